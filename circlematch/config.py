@@ -1,0 +1,175 @@
+"""Every number of the paper, with the section it comes from.
+
+The dataclasses are frozen and are stored whole inside every model file, so a model says by itself how it was
+made. Numbers that the paper leaves open are marked "our choice"; `docs/reading.md` gives the reasons.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, fields, replace
+from typing import Any, TypeVar
+
+from circlematch.errors import UsageError
+
+__all__ = [
+    "ABLATIONS",
+    "FRONT_END",
+    "Augmentation",
+    "FrontEnd",
+    "Network",
+    "Recipe",
+    "ablated",
+    "from_dict",
+    "to_dict",
+]
+
+
+@dataclass(frozen=True)
+class FrontEnd:
+    """From samples to a log-mel picture, Section 4.1."""
+
+    sample_rate_hz: int = 16_000
+    clip_ms: int = 1_000
+    window_ms: int = 25
+    hop_ms: int = 10
+    fft_size: int = 512  # our choice: the next power of two
+    mel_bands: int = 32
+    lowest_hz: float = 0.0  # our choice
+    highest_hz: float = 8_000.0  # our choice
+    power_floor: float = 1e-6  # our choice; added to the mel power, and its log subtracted, so silence is 0
+
+    @property
+    def clip_samples(self) -> int:
+        """Samples in one clip."""
+        return self.sample_rate_hz * self.clip_ms // 1000
+
+    @property
+    def window_samples(self) -> int:
+        """Samples that one frame looks back over."""
+        return self.sample_rate_hz * self.window_ms // 1000
+
+    @property
+    def hop_samples(self) -> int:
+        """New samples that make one more frame."""
+        return self.sample_rate_hz * self.hop_ms // 1000
+
+    @property
+    def clip_frames(self) -> int:
+        """Frames in one clip: T in the paper."""
+        return self.clip_samples // self.hop_samples
+
+
+@dataclass(frozen=True)
+class Network:
+    """The shape of a CircleMatch network, Sections 3.2–3.5, and the ablations of Table 2."""
+
+    width: int = 16  # D
+    classes: int = 12  # K
+    prototypes: int = 5  # M, Section 3.3
+    harmonics: int = 2  # Q, Section 3.4
+    conv_channels: int = 8  # Section 3.2
+    bands: int = 4  # Section 3.2
+    band_features: int = 4  # per band and frame, Section 3.2
+    lifting_blocks: int = 2  # Section 3.2
+    path_temperature: float = 0.25  # τ_p, Section 3.5
+    magnitude_epsilon: float = 1e-8  # ε, Section 3.4
+    leaky_slope: float = 0.1  # our choice
+    initial_scale: float = 5.0  # α before training, our choice
+    dropout: float = 0.1  # Section 4.1; applied to the encoder's output, our choice
+    circular_statistics: bool = True  # Table 2
+    cross_moments: bool = True  # Table 2
+    ordered_path: bool = True  # Table 2
+    dense_bands: bool = False  # Table 2
+    mean_pooling: bool = False  # Table 2
+
+    def __post_init__(self) -> None:
+        if self.width < 4 or self.width % 2:
+            raise UsageError(f"width is {self.width}; it must be an even number of at least 4")
+        if self.classes < 2:
+            raise UsageError(f"classes is {self.classes}; a network needs at least 2")
+        if not 0 <= self.dropout < 1:
+            raise UsageError(f"dropout is {self.dropout}; it must be at least 0 and less than 1")
+
+    @property
+    def descriptor_size(self) -> int:
+        """Length of f_k, Eq. (9): strengths, magnitudes, cross moments and the path score."""
+        return self.prototypes + self.harmonics * self.prototypes + 2 * (self.prototypes - 1) + 1
+
+
+# The rows of Table 2: what each changes in the full network.
+ABLATIONS: dict[str, dict[str, Any]] = {
+    "full": {},
+    "no-circular": {"circular_statistics": False},
+    "no-cross": {"cross_moments": False},
+    "no-path": {"ordered_path": False},
+    "dense-bands": {"dense_bands": True},
+    "mean-pooling": {"mean_pooling": True},
+}
+
+
+def ablated(network: Network, ablation: str) -> Network:
+    """The network with one row of Table 2 applied."""
+    if ablation not in ABLATIONS:
+        raise UsageError(f"no ablation is called {ablation!r}; there are {', '.join(ABLATIONS)}")
+    return replace(network, **ABLATIONS[ablation])
+
+
+@dataclass(frozen=True)
+class Augmentation:
+    """What happens to a training clip, Section 4.1."""
+
+    shift_ms: int = 100
+    noise_probability: float = 0.8
+    quietest_noise_dbfs: float = -90.0
+    loudest_noise_dbfs: float = -46.0
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How a network is trained, Section 4.1."""
+
+    epochs: int = 100
+    batch_size: int = 256
+    peak_learning_rate: float = 3e-3
+    warmup: float = 0.1  # share of all steps
+    initial_divisor: float = 25.0  # the first learning rate is peak / this; our choice, the usual one
+    final_divisor: float = 1e4  # the last is first / this; our choice, the usual one
+    weight_decay: float = 1e-4
+    beta1: float = 0.9
+    beta2: float = 0.999
+    epsilon: float = 1e-8
+    label_smoothing: float = 0.05
+    augmentation: Augmentation = Augmentation()
+
+    def __post_init__(self) -> None:
+        for name in ("epochs", "batch_size"):
+            if getattr(self, name) < 1:
+                raise UsageError(f"{name} is {getattr(self, name)}; it must be at least 1")
+        if self.batch_size < 2:
+            raise UsageError("batch_size is 1; batch normalisation needs at least 2")
+        if not 0 < self.peak_learning_rate < 10:
+            raise UsageError(f"peak_learning_rate is {self.peak_learning_rate}; it must lie between 0 and 10")
+        if not 0 <= self.label_smoothing < 1:
+            raise UsageError(f"label_smoothing is {self.label_smoothing}; it must be in [0, 1)")
+
+
+FRONT_END = FrontEnd()
+
+Config = TypeVar("Config", FrontEnd, Network, Augmentation, Recipe)
+
+
+def to_dict(config: FrontEnd | Network | Augmentation | Recipe) -> dict[str, Any]:
+    """A configuration as plain data, for model files and records."""
+    return asdict(config)
+
+
+def from_dict(kind: type[Config], values: dict[str, Any]) -> Config:
+    """A configuration read back; an unknown key is an error, not a silent default."""
+    known = {field.name for field in fields(kind)}
+    unknown = sorted(set(values) - known)
+    if unknown:
+        raise UsageError(f"{kind.__name__} has no {', '.join(unknown)}; it knows {', '.join(sorted(known))}")
+    given = dict(values)
+    if kind is Recipe and isinstance(given.get("augmentation"), dict):
+        given["augmentation"] = from_dict(Augmentation, given["augmentation"])
+    return kind(**given)

@@ -1,0 +1,170 @@
+"""Decoded audio, kept once as a memory-mapped array.
+
+The key is a hash of every file's path, size and time of change: when the files change, so does the key. A broken
+file is named, left out and counted.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from circlematch.audio import first_second, read, to_int16
+from circlematch.config import FRONT_END
+from circlematch.data.dataset import Clip, Dataset
+from circlematch.errors import AudioError, DatasetError
+from circlematch.front_end import usable_cores
+
+__all__ = ["AudioCache", "ClipSet", "decode", "default_cache", "load_split"]
+
+FORMAT = 1  # goes up when what is stored changes
+ZEROS = -1  # the row of a clip of digital silence
+
+
+@dataclass(frozen=True)
+class AudioCache:
+    """One second of every readable file, in a fixed order."""
+
+    audio: npt.NDArray[np.int16]  # (files, samples), memory-mapped
+    row_of: dict[Path, int]
+    broken: dict[Path, str]  # file -> reason
+
+
+@dataclass(frozen=True)
+class ClipSet:
+    """A split with its audio: what training and evaluation run on."""
+
+    name: str
+    audio: npt.NDArray[np.int16]  # (files, samples)
+    rows: npt.NDArray[np.int64]  # (N,) row of each clip in `audio`, or ZEROS
+    labels: npt.NDArray[np.int64]  # (N,)
+    speakers: tuple[str | None, ...]
+    broken: dict[Path, str]
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def clips(self, indices: npt.NDArray[np.int64] | slice) -> npt.NDArray[np.int16]:
+        """The samples of some clips: (B, samples)."""
+        rows = self.rows[indices]
+        batch = np.zeros((len(rows), self.audio.shape[1]), dtype=np.int16)
+        spoken = rows != ZEROS
+        batch[spoken] = self.audio[rows[spoken]]
+        return batch
+
+
+def default_cache() -> Path:
+    """Where decoded audio is kept: $CIRCLEMATCH_CACHE, or the user's cache folder."""
+    if chosen := os.environ.get("CIRCLEMATCH_CACHE"):
+        return Path(chosen)
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(base) / "circlematch"
+
+
+def load_split(
+    dataset: Dataset,
+    split: str,
+    cache: Path | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> ClipSet:
+    """A split with its audio, decoded now or found in the cache; broken files are left out and listed."""
+    if split not in dataset.splits:
+        raise DatasetError(f"{dataset.name} has no split {split!r}; it has {', '.join(dataset.splits)}")
+    clips = dataset.splits[split]
+    paths = sorted({clip.path for clip in clips if clip.path is not None})
+    store = decode(paths, cache or default_cache(), progress)
+    kept = [clip for clip in clips if clip.path is None or clip.path in store.row_of]
+    if not kept:
+        raise DatasetError(f"the split {split!r} of {dataset.name} has no readable clip")
+    return ClipSet(
+        split,
+        store.audio,
+        np.array([_row(clip, store) for clip in kept], dtype=np.int64),
+        np.array([clip.label for clip in kept], dtype=np.int64),
+        tuple(clip.speaker for clip in kept),
+        store.broken,
+    )
+
+
+def _row(clip: Clip, store: AudioCache) -> int:
+    return ZEROS if clip.path is None else store.row_of[clip.path]
+
+
+def decode(paths: Sequence[Path], cache: Path, progress: Callable[[int, int], None] | None = None) -> AudioCache:
+    """One second of each file as int16 at 16 kHz, from the cache where the same files were decoded before."""
+    folder = cache / _key(paths)
+    if not (folder / "index.json").is_file():
+        _build(paths, folder, progress)
+    index = json.loads((folder / "index.json").read_text())
+    audio = np.load(folder / "audio.npy", mmap_mode="r")
+    broken = {paths[number]: reason for number, reason in index["broken"]}
+    kept = [path for path in paths if path not in broken]
+    return AudioCache(audio, {path: row for row, path in enumerate(kept)}, broken)
+
+
+def _key(paths: Sequence[Path]) -> str:
+    """Changes with any file's path, size or time of change, and with what is stored."""
+    digest = hashlib.sha256(f"{FORMAT} {FRONT_END.sample_rate_hz} {FRONT_END.clip_samples}".encode())
+    for path in paths:
+        try:
+            status = path.stat()
+        except OSError:
+            digest.update(f"\n{path.absolute()} absent".encode())
+        else:
+            digest.update(f"\n{path.absolute()} {status.st_size} {status.st_mtime_ns}".encode())
+    return digest.hexdigest()[:32]
+
+
+def _build(paths: Sequence[Path], folder: Path, progress: Callable[[int, int], None] | None) -> None:
+    """Decode everything into a folder beside, then rename it in place."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    scratch = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", suffix=".part", dir=folder.parent))
+    try:
+        broken = _decode_all(paths, scratch / "audio.npy", progress)
+        (scratch / "index.json").write_text(json.dumps({"broken": broken}))
+        try:
+            scratch.rename(folder)
+        except OSError:
+            if not (folder / "index.json").is_file():  # anything but another process that was faster
+                raise
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+
+
+def _decode_all(
+    paths: Sequence[Path], target: Path, progress: Callable[[int, int], None] | None
+) -> list[tuple[int, str]]:
+    """Write all readable files as rows of one array; returns (number, reason) of the broken ones."""
+    broken: list[tuple[int, str]] = []
+    shape = (len(paths), FRONT_END.clip_samples)
+    rows = np.lib.format.open_memmap(target, mode="w+", dtype=np.int16, shape=shape)
+    row = 0
+    with ThreadPoolExecutor(usable_cores()) as pool:
+        for number, result in enumerate(pool.map(_try_read, paths)):
+            if isinstance(result, str):
+                broken.append((number, result))
+            else:
+                rows[row] = result
+                row += 1
+            if progress is not None:
+                progress(number + 1, len(paths))
+    rows.flush()
+    return broken
+
+
+def _try_read(path: Path) -> npt.NDArray[np.int16] | str:
+    """The first second, or why it cannot be read."""
+    try:
+        return to_int16(first_second(read(path)))
+    except (AudioError, OSError) as error:
+        return str(error)

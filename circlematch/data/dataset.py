@@ -1,0 +1,49 @@
+"""What every dataset becomes: labels, and for each split a list of clips with their label and speaker."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+__all__ = ["SILENCE", "UNKNOWN", "Clip", "Dataset", "rank"]
+
+UNKNOWN = "unknown"
+SILENCE = "silence"
+
+
+@dataclass(frozen=True)
+class Clip:
+    """One example. `path` is None for a clip of digital silence."""
+
+    path: Path | None
+    label: int
+    speaker: str | None = None
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """A task: its classes and its splits ("train", "validation", "test", and "archive" where there is one)."""
+
+    name: str
+    labels: tuple[str, ...]
+    splits: dict[str, tuple[Clip, ...]]
+    split_rule: str  # in words: how the splits were made
+    licence: str
+    source: str
+    notes: tuple[str, ...] = field(default=())
+
+    def sizes(self) -> dict[str, int]:
+        """Clips in each split."""
+        return {name: len(clips) for name, clips in self.splits.items()}
+
+    @property
+    def background(self) -> tuple[str, ...]:
+        """The labels that are not keywords."""
+        return tuple(label for label in self.labels if label in (UNKNOWN, SILENCE))
+
+
+def rank(names: Iterable[str], salt: str) -> list[str]:
+    """Names in an order that looks random and is the same on every machine: sorted by SHA-256 of salt and name."""
+    return sorted(names, key=lambda name: (hashlib.sha256(f"{salt}/{name}".encode()).digest(), name))

@@ -1,0 +1,138 @@
+"""Any folder of words: one folder per word, recordings inside.
+
+The split keeps speakers apart where the files tell who speaks, and says which rule it used:
+
+    word/speaker/take.wav             the speaker is a folder
+    word/0a7c2a8d_nohash_0.wav        the speaker stands before _nohash_
+    word/anna_03.wav, word/anna-3.wav the speaker stands before a number, if each name is heard in several words
+    word/anything.wav                 no speaker: files are split by a hash of their name
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Callable
+from pathlib import Path, PurePosixPath
+
+from circlematch.audio import SUFFIXES
+from circlematch.data.dataset import SILENCE, UNKNOWN, Clip, Dataset, rank
+from circlematch.data.speech_commands import speaker_of
+from circlematch.errors import DatasetError
+
+__all__ = ["read_folder"]
+
+HELD_OUT_SHARE = 0.1  # validation and test, each
+FEWEST_RECORDINGS = 3  # of a word: one for each split
+FEWEST_SPEAKERS = 3
+SPECIAL = {"_unknown_": UNKNOWN, "_silence_": SILENCE}
+NUMBERED = re.compile(r"^(.+?)[_-]\d+$")
+
+
+def read_folder(root: Path) -> Dataset:
+    """Words, and a split that is the same on every machine."""
+    files = _find(root)
+    labels = tuple(sorted(files, key=lambda label: (label in SPECIAL.values(), label)))
+    for label, paths in files.items():
+        if len(paths) < FEWEST_RECORDINGS:
+            raise DatasetError(
+                f"{root}: the word {label!r} has {len(paths)} recordings; {FEWEST_RECORDINGS} is the least, "
+                "one each to train, to validate and to test"
+            )
+    speakers, rule = _speakers(root, files)
+    split_of = _split_by_speaker(speakers) if speakers else _split_by_file(root, files)
+    splits: dict[str, list[Clip]] = {"train": [], "validation": [], "test": []}
+    for label, paths in files.items():
+        for path in paths:
+            splits[split_of[path]].append(Clip(path, labels.index(label), speakers.get(path)))
+    _check_every_word_is_trained(root, labels, splits["train"], rule)
+    return Dataset(
+        root.resolve().name,
+        labels,
+        {name: tuple(clips) for name, clips in splits.items()},
+        rule,
+        licence="yours",
+        source="a folder of recordings",
+    )
+
+
+def _find(root: Path) -> dict[str, list[Path]]:
+    """Recordings of each word, sorted."""
+    files: dict[str, list[Path]] = {}
+    for folder in sorted(path for path in root.iterdir() if path.is_dir()):
+        if folder.name.startswith(("_", ".")) and folder.name not in SPECIAL:
+            continue
+        paths = sorted(path for path in folder.rglob("*") if path.suffix.lower() in SUFFIXES and path.is_file())
+        if paths:
+            files[SPECIAL.get(folder.name, folder.name)] = paths
+    if len(files) < 2:
+        raise DatasetError(
+            f"{root} holds {len(files)} folders with recordings; at least 2 words are needed, one folder each "
+            f"({', '.join(SUFFIXES)})"
+        )
+    return files
+
+
+def _speakers(root: Path, files: dict[str, list[Path]]) -> tuple[dict[Path, str], str]:
+    """The speaker of every file and the rule that told, or nothing where no rule fits all files."""
+    rules: list[tuple[str, Callable[[PurePosixPath], str | None]]] = [
+        ("speaker = folder below the word", lambda path: path.parts[1] if len(path.parts) > 2 else None),
+        ("speaker = file name before _nohash_", lambda path: speaker_of(path.name)),
+        ("speaker = file name before its number", _before_number),
+    ]
+    for rule, speaker in rules:
+        found: dict[Path, str] = {}
+        words: defaultdict[str, set[str]] = defaultdict(set)
+        for label, paths in files.items():
+            for path in paths:
+                name = speaker(PurePosixPath(path.relative_to(root).as_posix()))
+                if name is None:
+                    break
+                found[path] = name
+                words[name].add(label)
+        complete = len(found) == sum(map(len, files.values()))
+        # A name that is heard in one word only may be the word itself ("yes_01"); most must be heard in several.
+        several = sum(len(heard) > 1 for heard in words.values())
+        if complete and len(words) >= FEWEST_SPEAKERS and 2 * several >= len(words):
+            return found, f"by speaker ({rule}; {len(words)} speakers)"
+    return {}, "by a hash of each file's name (the files do not tell the speaker)"
+
+
+def _before_number(path: PurePosixPath) -> str | None:
+    match = NUMBERED.match(path.stem)
+    return match[1] if match else None
+
+
+def _split_by_speaker(speakers: dict[Path, str]) -> dict[Path, str]:
+    """Whole speakers, in a fixed shuffled order, until a tenth of the files is held out for each purpose."""
+    takes = Counter(speakers.values())
+    wanted = HELD_OUT_SHARE * len(speakers)
+    split_of: dict[str, str] = {}
+    queue = rank(takes, salt="speaker")
+    for split in ("validation", "test"):
+        held = 0
+        while held < wanted and len(queue) > (2 if split == "validation" else 1):
+            speaker = queue.pop()
+            split_of[speaker] = split
+            held += takes[speaker]
+    return {path: split_of.get(speaker, "train") for path, speaker in speakers.items()}
+
+
+def _split_by_file(root: Path, files: dict[str, list[Path]]) -> dict[Path, str]:
+    """A tenth of every word's files, at least one, for validation and as many for test."""
+    split_of: dict[Path, str] = {}
+    for paths in files.values():
+        by_name = {path.relative_to(root).as_posix(): path for path in paths}
+        held = max(1, round(HELD_OUT_SHARE * len(paths)))
+        for index, name in enumerate(rank(by_name, salt="file")):
+            split_of[by_name[name]] = "validation" if index < held else "test" if index < 2 * held else "train"
+    return split_of
+
+
+def _check_every_word_is_trained(root: Path, labels: tuple[str, ...], train: list[Clip], rule: str) -> None:
+    heard = {clip.label for clip in train}
+    absent = [label for index, label in enumerate(labels) if index not in heard]
+    if absent:
+        raise DatasetError(
+            f"{root}: split {rule}, no training speaker says {', '.join(absent)}; record more speakers of it"
+        )

@@ -1,0 +1,124 @@
+"""Google Speech Commands, 12 classes: ten words, unknown words and silence (Section 4.1).
+
+The official lists decide the split; where a list is missing, so does the rule that made it (a hash of the speaker).
+Unknown words come from the same split as the keywords, chosen by `rank`, which is the same on every machine.
+Silence is digital zero, as in the paper; Google's 12-class test archive, whose silence is real noise, is a split of
+its own ("archive"), and so is the same archive with digital silence ("archive-zero").
+"""
+
+from __future__ import annotations
+
+import hashlib
+from math import ceil
+from pathlib import Path
+
+from circlematch.audio import SUFFIXES
+from circlematch.data.dataset import SILENCE, UNKNOWN, Clip, Dataset, rank
+from circlematch.errors import DatasetError
+
+__all__ = ["KEYWORDS", "LABELS", "read_archive", "read_speech_commands", "speaker_of", "split_of_speaker"]
+
+KEYWORDS = ("yes", "no", "up", "down", "left", "right", "on", "off", "stop", "go")
+LABELS = (*KEYWORDS, UNKNOWN, SILENCE)
+BACKGROUND_SHARE = 0.1  # unknown and silence, each, as a share of the keywords
+LISTS = {"validation": "validation_list.txt", "test": "testing_list.txt"}
+HASH_RANGE = 2**27  # buckets of the official rule
+LICENCE = "CC BY 4.0"
+SOURCE = "Speech Commands, Pete Warden, Google, 2018 (arXiv:1804.03209)"
+
+
+def speaker_of(name: str) -> str | None:
+    """The speaker in a file name such as `0a7c2a8d_nohash_0.wav`; None where the name does not tell."""
+    speaker, mark, _ = Path(name).name.partition("_nohash_")
+    return speaker if mark else None
+
+
+def split_of_speaker(speaker: str) -> str:
+    """The official rule: a tenth of the speakers, by SHA-1, for validation and a tenth for test."""
+    bucket = int(hashlib.sha1(speaker.encode()).hexdigest(), 16) % HASH_RANGE
+    percent = bucket * (100.0 / (HASH_RANGE - 1))
+    return "validation" if percent < 10 else "test" if percent < 20 else "train"
+
+
+def read_speech_commands(root: Path, name: str, archive: Path | None = None) -> Dataset:
+    """The 12-class task from the official folder layout (one folder per word, lists beside them)."""
+    words = {
+        path.name: path for path in sorted(root.iterdir()) if path.is_dir() and not path.name.startswith(("_", "."))
+    }
+    missing = [word for word in KEYWORDS if word not in words]
+    if missing:
+        raise DatasetError(
+            f"{root} has no folder for {', '.join(missing)}; it must hold the official Speech Commands layout "
+            f"(circlematch data get {name})"
+        )
+    files = {word: _recordings(folder) for word, folder in words.items()}
+    lists = _read_lists(root)
+    by_split: dict[str, dict[str, Path]] = {"train": {}, "validation": {}, "test": {}}
+    for word, recordings in files.items():
+        for path in recordings:
+            key = f"{word}/{path.stem}"  # without the suffix, so that a copy in FLAC is the same set
+            by_split[_split_of(key, lists)][key] = path
+    splits = {split: _twelve_classes(members) for split, members in by_split.items()}
+    if archive is not None:
+        splits["archive"] = read_archive(archive)
+        splits["archive-zero"] = tuple(
+            Clip(None, clip.label) if LABELS[clip.label] == SILENCE else clip for clip in splits["archive"]
+        )
+    rule = "official lists" if len(lists) == len(LISTS) else "hash of the speaker (a list is missing)"
+    return Dataset(name, LABELS, splits, rule, LICENCE, SOURCE)
+
+
+def read_archive(root: Path) -> tuple[Clip, ...]:
+    """Google's 12-class test archive: ten word folders, `_unknown_` and `_silence_` (real noise)."""
+    folders = {label: root / label for label in KEYWORDS} | {
+        UNKNOWN: root / "_unknown_",
+        SILENCE: root / "_silence_",
+    }
+    missing = [folder.name for folder in folders.values() if not folder.is_dir()]
+    if missing:
+        raise DatasetError(f"{root} has no folder {', '.join(missing)}; it must be Google's 12-class test archive")
+    return tuple(
+        Clip(path, LABELS.index(label), speaker_of(path.name))
+        for label, folder in folders.items()
+        for path in _recordings(folder)
+    )
+
+
+def _recordings(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.iterdir() if path.suffix.lower() in SUFFIXES)
+
+
+def _read_lists(root: Path) -> dict[str, frozenset[str]]:
+    """The official lists that are there, as `word/stem`."""
+    return {
+        split: frozenset(
+            line.strip().rsplit(".", 1)[0] for line in (root / name).read_text().splitlines() if line.strip()
+        )
+        for split, name in LISTS.items()
+        if (root / name).is_file()
+    }
+
+
+def _split_of(key: str, lists: dict[str, frozenset[str]]) -> str:
+    for split, members in lists.items():
+        if key in members:
+            return split
+    if len(lists) == len(LISTS):
+        return "train"
+    speaker = speaker_of(key)
+    if speaker is None:
+        raise DatasetError(f"{key} names no speaker and a list is missing; add {' and '.join(LISTS.values())}")
+    return split_of_speaker(speaker)
+
+
+def _twelve_classes(members: dict[str, Path]) -> tuple[Clip, ...]:
+    """All keywords of a split, and a tenth as many unknown words and silent clips."""
+    keywords = sorted(key for key in members if key.split("/")[0] in KEYWORDS)
+    others = [key for key in members if key.split("/")[0] not in KEYWORDS]
+    wanted = ceil(BACKGROUND_SHARE * len(keywords))
+    unknown = sorted(rank(others, salt="unknown")[:wanted])
+    return (
+        *(Clip(members[key], LABELS.index(key.split("/")[0]), speaker_of(key)) for key in keywords),
+        *(Clip(members[key], LABELS.index(UNKNOWN), speaker_of(key)) for key in unknown),
+        *(Clip(None, LABELS.index(SILENCE)) for _ in range(wanted)),
+    )

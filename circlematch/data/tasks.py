@@ -1,0 +1,78 @@
+"""The tasks by name: where their data lies under a data folder, and how it is read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from circlematch.data.dataset import Dataset
+from circlematch.data.folder import read_folder
+from circlematch.data.mswc import EN31, ES20, read_mswc
+from circlematch.data.speech_commands import read_speech_commands
+from circlematch.errors import DatasetError, UsageError
+
+__all__ = ["TASKS", "Task", "read_task"]
+
+
+@dataclass(frozen=True)
+class Task:
+    """A dataset that CircleMatch knows by name."""
+
+    title: str
+    folder: str  # its usual name below the data folder
+    read: Callable[[Path, Path | None], Dataset]
+    archive: str | None = None  # usual name of Google's test archive
+    download: str | None = None  # name for `circlematch data get`
+
+
+TASKS: dict[str, Task] = {
+    "gsc1": Task(
+        "Speech Commands v0.01, 12 classes",
+        "speech_commands_v0.01",
+        lambda root, archive: read_speech_commands(root, "gsc1", archive),
+        archive="speech_commands_test_set_v0.01",
+        download="gsc1",
+    ),
+    "gsc2": Task(
+        "Speech Commands v0.02, 12 classes",
+        "speech_commands_v0.02",
+        lambda root, archive: read_speech_commands(root, "gsc2", archive),
+        archive="speech_commands_test_set_v0.02",
+        download="gsc2",
+    ),
+    "en31": Task(
+        "MSWC Micro, 31 English words",
+        "mswc_microset",
+        lambda root, _: read_mswc(root, "en31", "en", EN31),
+        download="mswc-micro",
+    ),
+    "es20": Task(
+        "MSWC Micro, 20 Spanish words",
+        "mswc_microset",
+        lambda root, _: read_mswc(root, "es20", "es", ES20),
+        download="mswc-micro",
+    ),
+}
+
+
+def read_task(name: str | None, data: Path, archive: Path | None = None) -> Dataset:
+    """A named task whose data lies in `data` or in its usual folder below; without a name, a folder of words.
+
+    `archive` is Google's test archive; without it, one with its usual name beside the data is used.
+    """
+    if name is not None and name not in TASKS:
+        raise UsageError(f"no task is called {name!r}; there are {', '.join(TASKS)}, or give --data alone")
+    task = TASKS[name] if name is not None else None
+    if not data.is_dir():
+        fix = f" (circlematch data get {task.download} --to {data})" if task else ""
+        raise DatasetError(f"{data}: there is no such folder{fix}")
+    if task is None:
+        return read_folder(data)
+    root = data / task.folder if (data / task.folder).is_dir() else data
+    if archive is None and task.archive is not None:
+        beside = [path / task.archive for path in (data, root.parent) if (path / task.archive).is_dir()]
+        archive = beside[0] if beside else None
+    if archive is not None and not archive.is_dir():
+        raise DatasetError(f"{archive}: there is no such folder; give Google's 12-class test archive, unpacked")
+    return task.read(root, archive)

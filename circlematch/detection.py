@@ -1,0 +1,78 @@
+"""From window scores to hits: where a keyword was said, and only once.
+
+A window of one second slides over the recording by 100 ms. A keyword is found when its probability rises over the
+threshold; the hit is the window where it is highest; the probability must fall below the threshold before the same
+keyword can be found again. One burst is one hit, wherever it lies, the end of the recording included.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from circlematch.config import FRONT_END
+from circlematch.data.dataset import SILENCE, UNKNOWN
+
+__all__ = ["BACKGROUND", "BLOCK_FRAMES", "THRESHOLD", "Hit", "Outlook", "find_hits", "padded"]
+
+BACKGROUND = (UNKNOWN, SILENCE)
+BLOCK_FRAMES = 10  # frames between two looks at the scores
+THRESHOLD = 0.8
+
+
+@dataclass(frozen=True)
+class Hit:
+    """A keyword, its probability, and where it starts and ends, in seconds from the recording's beginning."""
+
+    label: str
+    score: float
+    start: float
+    end: float
+
+
+@dataclass(frozen=True)
+class Outlook:
+    """What a model says of each window of a recording: W windows, K classes."""
+
+    probabilities: npt.NDArray[np.float32]  # (W, K)
+    first_frames: npt.NDArray[np.int64]  # (W,) where each window begins
+    window_frames: int
+    spans: npt.NDArray[np.float32] | None  # (W, K, 2) expected frame of the first and last prototype, in the window
+
+    def span(self, window: int, label: int) -> tuple[float, float]:
+        """Start and end of a keyword in seconds; the window's own where the head has no prototypes."""
+        first = float(self.first_frames[window])
+        if self.spans is None:
+            begin, end = 0.0, self.window_frames - 1.0
+        else:
+            begin, end = (float(frame) for frame in self.spans[window, label])
+        hop = FRONT_END.hop_ms / 1000
+        return round((first + begin) * hop, 3), round((first + end + 1) * hop, 3)
+
+
+def padded(samples: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+    """At least one second, and whole blocks, so that the last window ends with the recording."""
+    block = BLOCK_FRAMES * FRONT_END.hop_samples
+    size = max(FRONT_END.clip_samples, -(-samples.size // block) * block)
+    return np.pad(samples, (0, size - samples.size))
+
+
+def find_hits(outlook: Outlook, labels: tuple[str, ...], threshold: float = THRESHOLD) -> list[Hit]:
+    """Bursts of each keyword over the threshold, one hit each, in the order of their start."""
+    hits = []
+    for index, label in enumerate(labels):
+        if label in BACKGROUND:
+            continue
+        for burst in _bursts(outlook.probabilities[:, index] >= threshold):
+            peak = burst.start + int(outlook.probabilities[burst, index].argmax())
+            start, end = outlook.span(peak, index)
+            hits.append(Hit(label, float(outlook.probabilities[peak, index]), start, end))
+    return sorted(hits, key=lambda hit: (hit.start, hit.label))
+
+
+def _bursts(over: npt.NDArray[np.bool_]) -> list[slice]:
+    """Runs of True: [0 1 1 0 1] -> [1:3], [4:5]."""
+    edges = np.flatnonzero(np.diff(np.concatenate(([False], over, [False]))))
+    return [slice(int(begin), int(end)) for begin, end in edges.reshape(-1, 2)]

@@ -1,0 +1,77 @@
+"""Every error that CircleMatch raises on purpose.
+
+CircleMatchError
+├── UsageError(ValueError)      what was given cannot work; the command line exits with 2
+│   ├── AudioError              a recording or an array of samples that cannot be used
+│   ├── DatasetError            a folder, list or manifest that is not what it should be
+│   └── UnknownModelError       a model name that is neither released nor a file
+├── DamagedFileError            a model file or checkpoint that cannot be trusted; exit code 1
+├── DownloadError               an archive that did not arrive whole; exit code 1
+└── MissingExtraError           an optional dependency is needed; the message holds the pip command
+
+A message is one line and says what was given, what is allowed and what to type.
+"""
+
+from __future__ import annotations
+
+import importlib
+from types import ModuleType
+
+__all__ = [
+    "AudioError",
+    "CircleMatchError",
+    "DamagedFileError",
+    "DatasetError",
+    "DownloadError",
+    "MissingExtraError",
+    "UnknownModelError",
+    "UsageError",
+    "require",
+]
+
+
+class CircleMatchError(Exception):
+    """Base of all errors below; `exit_code` is what the command line returns for it."""
+
+    exit_code = 1
+
+
+class UsageError(CircleMatchError, ValueError):
+    """What was given cannot work."""
+
+    exit_code = 2
+
+
+class AudioError(UsageError):
+    """A recording or an array of samples that cannot be used."""
+
+
+class DatasetError(UsageError):
+    """A folder, list or manifest that is not what it should be."""
+
+
+class UnknownModelError(UsageError):
+    """A model name that is neither released nor a file."""
+
+
+class DamagedFileError(CircleMatchError):
+    """A model file or checkpoint that cannot be trusted."""
+
+
+class DownloadError(CircleMatchError):
+    """An archive that did not arrive whole."""
+
+
+class MissingExtraError(CircleMatchError, ImportError):
+    """An optional dependency is needed and absent."""
+
+
+def require(module: str, extra: str, purpose: str) -> ModuleType:
+    """Import an optional dependency, or say which pip command adds it."""
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        name = module.partition(".")[0]
+        raise MissingExtraError(
+            f'{purpose} needs {name}, which is not installed: pip install "circlematch[{extra}]"'
+        ) from error

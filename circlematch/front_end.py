@@ -1,0 +1,103 @@
+"""Log-mel pictures of clips, computed by the C engine on all cores (Section 4.1)."""
+
+from __future__ import annotations
+
+import os
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from circlematch._engine import ffi, lib
+from circlematch.config import FRONT_END
+from circlematch.errors import AudioError
+
+__all__ = ["LANES", "AugmentPlan", "log_mel", "usable_cores"]
+
+LANES = 16  # clips that the engine computes side by side (CM_BATCH_LANES)
+
+Pictures = npt.NDArray[np.float32]  # (B, F, T)
+
+
+@dataclass(frozen=True)
+class AugmentPlan:
+    """What happens to each clip of a batch: sample i becomes clip[i − shift] + noise_gain · noise[noise_offset + i]."""
+
+    shift: npt.NDArray[np.int32]  # (B,) in samples; positive is later
+    noise_offset: npt.NDArray[np.uint32]  # (B,) where in `noise` the clip's noise begins
+    noise_gain: npt.NDArray[np.float32]  # (B,) 0 adds none
+    noise: npt.NDArray[np.float32]  # a pool of unit white noise, shared by all batches
+
+    _DTYPE = np.dtype([("shift", "i4"), ("noise_offset", "u4"), ("noise_gain", "f4")])  # cm_augment
+
+    def packed(self, samples: int) -> npt.NDArray[np.void]:
+        """The engine's array of cm_augment; checks that no clip reads past the end of the pool."""
+        if self.noise_offset.size and int(self.noise_offset.max()) + samples > self.noise.size:
+            raise ValueError(f"a noise offset leaves fewer than {samples} samples of the pool of {self.noise.size}")
+        rows = np.empty(self.shift.size, dtype=self._DTYPE)
+        rows["shift"], rows["noise_offset"], rows["noise_gain"] = (
+            self.shift,
+            self.noise_offset,
+            self.noise_gain,
+        )
+        return rows
+
+
+def usable_cores() -> int:
+    """Cores this process may run on."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def log_mel(clips: npt.ArrayLike, plan: AugmentPlan | None = None, threads: int | None = None) -> Pictures:
+    """Log-mel pictures of a batch of clips: (B, samples) int16 or float in, (B, 32, frames) out.
+
+    A frame is made of every 160 samples, so one second of 16 kHz audio gives exactly 100. A silent frame is 0.
+    The work is split over `threads` (default: all cores) with the GIL released; the result does not depend on it.
+    """
+    audio = np.asarray(clips)
+    if audio.ndim != 2:
+        raise AudioError(f"clips have the shape {audio.shape}; a batch of clips is (B, samples)")
+    audio = np.ascontiguousarray(audio, dtype=np.int16 if audio.dtype == np.int16 else np.float32)
+    count, samples = audio.shape
+    if plan is not None and plan.shift.size != count:
+        raise ValueError(f"the plan is for {plan.shift.size} clips, the batch has {count}")
+    out = np.empty((count, FRONT_END.mel_bands, samples // FRONT_END.hop_samples), dtype=np.float32)  # (B, F, T)
+    augment = None if plan is None else plan.packed(samples)
+    noise = None if plan is None else np.ascontiguousarray(plan.noise, dtype=np.float32)
+
+    def run(piece: slice) -> None:
+        _log_mel_piece(audio[piece], None if augment is None else augment[piece], noise, out[piece])
+
+    pieces = _pieces(count, threads or usable_cores())
+    if len(pieces) < 2:
+        run(slice(0, count))
+    else:
+        with ThreadPoolExecutor(len(pieces)) as pool:
+            list(pool.map(run, pieces))
+    return out
+
+
+def _pieces(count: int, threads: int) -> list[slice]:
+    """Cut a batch into at most `threads` slices of whole lane groups."""
+    groups = -(-count // LANES)
+    size = -(-groups // max(threads, 1)) * LANES
+    return [slice(start, min(start + size, count)) for start in range(0, count, size)] if count else []
+
+
+def _log_mel_piece(
+    audio: npt.NDArray[np.int16] | npt.NDArray[np.float32],
+    augment: npt.NDArray[np.void] | None,
+    noise: npt.NDArray[np.float32] | None,
+    out: Pictures,
+) -> None:
+    integer = audio.dtype == np.int16
+    function = lib.cm_log_mel_i16 if integer else lib.cm_log_mel_f32
+    function(
+        ffi.from_buffer("int16_t[]" if integer else "float[]", audio),
+        *audio.shape,
+        ffi.NULL if augment is None else ffi.from_buffer("cm_augment[]", augment),
+        ffi.NULL if noise is None else ffi.from_buffer("float[]", noise),
+        ffi.new("cm_front_end_work *"),
+        ffi.from_buffer("float[]", out, require_writable=True),
+    )

@@ -1,0 +1,59 @@
+"""The 24 numbers that describe a class, and the one linear map that all classes share, Eq. (9)."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from circlematch.config import Network
+from circlematch.nn.circular import circular_statistics
+from circlematch.nn.matching import strength
+from circlematch.nn.ordered_path import path_score
+
+__all__ = ["Readout", "describe", "descriptor_mask"]
+
+
+def describe(responses: Tensor, config: Network) -> Tensor:
+    """f_k of Eq. (9), [strength 5; magnitude 10; cross 8; path 1]: (B, K, M, T) -> (B, K, 24)."""
+    lengths, cross = circular_statistics(responses, config.harmonics, config.magnitude_epsilon)
+    score = path_score(responses, config.path_temperature).unsqueeze(-1)
+    return torch.cat((strength(responses), lengths, cross, score), dim=-1)
+
+
+def descriptor_mask(config: Network) -> Tensor:
+    """Ones, and zeros where an ablation of Table 2 hides a part of f_k: (24,)."""
+    M, circle = config.prototypes, config.circular_statistics
+    parts = [
+        (M, True),
+        (config.harmonics * M, circle),
+        (2 * (M - 1), circle and config.cross_moments),
+        (1, config.ordered_path),
+    ]
+    return torch.cat([torch.full((size,), float(shown)) for size, shown in parts])
+
+
+class Readout(nn.Module):
+    """Class scores z_k = γ·βᵀf_k + b_k, Eq. (9). γ is the head's second scalar, a learned temperature."""
+
+    mask: Tensor
+
+    def __init__(self, config: Network) -> None:
+        super().__init__()
+        self.config = config
+        self.beta = nn.Parameter(_initial_beta(config))
+        self.log_gain = nn.Parameter(torch.zeros(()))  # γ = exp(log_gain)
+        self.bias = nn.Parameter(torch.zeros(config.classes))
+        self.register_buffer("mask", descriptor_mask(config), persistent=False)
+
+    def forward(self, responses: Tensor) -> Tensor:
+        """(B, K, M, T) -> (B, K)."""
+        descriptors = describe(responses, self.config) * self.mask  # (B, K, 24)
+        return self.log_gain.exp() * (descriptors @ self.beta) + self.bias
+
+
+def _initial_beta(config: Network) -> Tensor:
+    """A class that answers strongly and in order scores high; the circle's say is learned from small numbers."""
+    beta = 0.1 * torch.randn(config.descriptor_size)
+    beta[: config.prototypes] += 1.0 / config.prototypes
+    beta[-1] += 1.0
+    return beta

@@ -1,0 +1,76 @@
+"""Running a trained network on features: clips, and windows that slide over a recording. NumPy in, NumPy out."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from circlematch.config import FRONT_END, Network
+from circlematch.detection import BLOCK_FRAMES, Outlook
+from circlematch.front_end import log_mel
+from circlematch.nn.network import CircleMatch, PrototypeHead
+from circlematch.nn.ordered_path import path_marginals
+from circlematch.parameters import Tensors
+
+__all__ = ["Scorer", "load_tensors", "tensors_of"]
+
+BATCH = 512
+
+
+def tensors_of(network: CircleMatch) -> Tensors:
+    """The weights and running statistics, as a model file holds them."""
+    return {
+        name: tensor.detach().cpu().numpy().astype(np.float32, copy=True)
+        for name, tensor in network.state_dict().items()
+        if not name.endswith("num_batches_tracked")
+    }
+
+
+def load_tensors(network: CircleMatch, tensors: Tensors) -> None:
+    """Put the tensors of a model file into a network."""
+    counters = {name: value for name, value in network.state_dict().items() if name.endswith("num_batches_tracked")}
+    network.load_state_dict({name: torch.from_numpy(array.copy()) for name, array in tensors.items()} | counters)
+
+
+class Scorer:
+    """A network in evaluation mode."""
+
+    def __init__(self, config: Network, tensors: Tensors) -> None:
+        self.network = CircleMatch(config=config).eval()
+        load_tensors(self.network, tensors)
+
+    @torch.no_grad()
+    def scores(self, clips: npt.NDArray[np.int16]) -> npt.NDArray[np.float32]:
+        """(B, samples) -> (B, K)."""
+        parts = [self.network(torch.from_numpy(log_mel(clips[i : i + BATCH]))) for i in range(0, len(clips), BATCH)]
+        out: npt.NDArray[np.float32] = torch.cat(parts).numpy()
+        return out
+
+    @torch.no_grad()
+    def windows(self, picture: npt.NDArray[np.float32]) -> Outlook:
+        """Encode a whole recording (1, F, T) once and slide the head over it, a window of one second per block.
+
+        This is the reference that streaming is held to: nothing is encoded twice, no window sees a seam.
+        """
+        T = FRONT_END.clip_frames
+        features = self.network.encode(torch.from_numpy(picture))[0]  # (D, T')
+        sliding = features.unfold(1, T, BLOCK_FRAMES).transpose(0, 1)  # (W, D, T)
+        scores, spans = zip(*(self._head(part) for part in sliding.split(BATCH)), strict=True)
+        return Outlook(
+            probabilities=torch.cat(scores).softmax(dim=-1).numpy(),
+            first_frames=np.arange(len(sliding), dtype=np.int64) * BLOCK_FRAMES,
+            window_frames=T,
+            spans=None if spans[0] is None else torch.cat(spans).numpy(),
+        )
+
+    def _head(self, features: Tensor) -> tuple[Tensor, Tensor | None]:
+        """Scores (W, K), and the expected frames of the first and the last prototype (W, K, 2)."""
+        head = self.network.head
+        if not isinstance(head, PrototypeHead):
+            return head(features), None
+        responses = head.matcher(features)  # (W, K, M, T)
+        where = path_marginals(responses, self.network.config.path_temperature)  # (W, K, M, T)
+        expected = where @ torch.arange(responses.shape[-1], dtype=where.dtype)  # (W, K, M)
+        return head.readout(responses), expected[..., [0, -1]]

@@ -1,0 +1,86 @@
+"""The tensors of a network by name and shape: what a model file holds, with or without torch."""
+
+from __future__ import annotations
+
+from math import prod
+
+import numpy as np
+import numpy.typing as npt
+
+from circlematch.config import FRONT_END, Network
+from circlematch.errors import DamagedFileError
+
+__all__ = ["Tensors", "buffer_shapes", "check_tensors", "parameter_count", "parameter_shapes"]
+
+Tensors = dict[str, npt.NDArray[np.float32]]
+Shapes = dict[str, tuple[int, ...]]
+
+LIFTING_TAPS = 5
+
+
+def parameter_shapes(network: Network) -> Shapes:
+    """Shape of every learned tensor, under the name it has in `circlematch.nn`."""
+    D, K, M = network.width, network.classes, network.prototypes
+    C, features = network.conv_channels, network.bands * network.band_features
+    rows = FRONT_END.mel_bands // 2
+    inputs = rows * D if network.dense_bands else rows * D // network.bands
+    shapes: Shapes = {
+        "encoder.conv.weight": (C, 1, 3, 5),
+        **_norm("encoder.conv_norm", C),
+        "encoder.depthwise.weight": (C, 1, 3, 3),
+        **_norm("encoder.depthwise_norm", C),
+        "encoder.pointwise.weight": (D, C, 1, 1),
+        **_norm("encoder.pointwise_norm", D),
+        "encoder.bands.map.weight": (features, inputs, 1),
+        **_norm("encoder.bands_norm", features),
+        "encoder.fuse.weight": (D, features, 1),
+        **_norm("encoder.fuse_norm", D),
+    }
+    for block in range(network.lifting_blocks):
+        for part in ("predict", "update"):
+            name = f"encoder.lifting.{block}.{part}"
+            shapes[f"{name}.depthwise.weight"] = (D // 2, 1, LIFTING_TAPS)
+            shapes |= _norm(f"{name}.norm", D // 2)
+            shapes[f"{name}.pointwise.weight"] = (D // 2, D // 2, 1)
+    if network.mean_pooling:
+        return shapes | {"head.linear.weight": (K, D), "head.linear.bias": (K,)}
+    return shapes | {
+        **_norm("head.matcher.norm", D),
+        "head.matcher.prototypes": (K, M, D),
+        "head.matcher.log_scale": (),
+        "head.readout.beta": (network.descriptor_size,),
+        "head.readout.log_gain": (),
+        "head.readout.bias": (K,),
+    }
+
+
+def buffer_shapes(network: Network) -> Shapes:
+    """Shape of every running statistic of batch norm."""
+    scales = {name: shape for name, shape in parameter_shapes(network).items() if "norm.weight" in name}
+    return {
+        name.removesuffix("weight") + statistic: shape
+        for name, shape in scales.items()
+        for statistic in ("running_mean", "running_var")
+    }
+
+
+def _norm(name: str, channels: int) -> Shapes:
+    return {f"{name}.weight": (channels,), f"{name}.bias": (channels,)}
+
+
+def parameter_count(network: Network) -> int:
+    """How many numbers are learned (Table 1)."""
+    return sum(prod(shape) for shape in parameter_shapes(network).values())
+
+
+def check_tensors(tensors: Tensors, network: Network, where: str) -> None:
+    """Raise unless exactly the network's tensors are there, in their shapes, and finite."""
+    expected = parameter_shapes(network) | buffer_shapes(network)
+    for name in sorted(expected.keys() ^ tensors.keys()):
+        state = "is missing" if name in expected else "does not belong there"
+        raise DamagedFileError(f"{where} is damaged: the tensor {name} {state}; get the file again")
+    for name, shape in expected.items():
+        if tensors[name].shape != shape:
+            raise DamagedFileError(f"{where} is damaged: {name} has the shape {tensors[name].shape}, not {shape}")
+        if not np.isfinite(tensors[name]).all():
+            raise DamagedFileError(f"{where} is damaged: {name} holds NaN or infinite numbers; get the file again")

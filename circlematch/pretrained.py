@@ -1,0 +1,37 @@
+"""The released models, inside the package, and any model file."""
+
+from __future__ import annotations
+
+from importlib import resources
+from pathlib import Path
+
+from circlematch.errors import UnknownModelError
+from circlematch.model import Card, Model, read_model
+
+__all__ = ["cards", "load", "names"]
+
+SUFFIX = ".safetensors"
+
+
+def names() -> list[str]:
+    """Names of the released models."""
+    folder = resources.files("circlematch.weights")
+    return sorted(entry.name.removesuffix(SUFFIX) for entry in folder.iterdir() if entry.name.endswith(SUFFIX))
+
+
+def cards() -> list[Card]:
+    """What is known about each released model."""
+    return [load(name).card for name in names()]
+
+
+def load(model: str | Path) -> Model:
+    """A released model by its name, or a model file by its path."""
+    name = str(model)
+    if name in names():
+        with resources.as_file(resources.files("circlematch.weights") / f"{name}{SUFFIX}") as path:
+            return read_model(path)[0]
+    path = Path(model)
+    if path.is_file():
+        return read_model(path)[0]
+    known = ", ".join(names()) or "none in this installation"
+    raise UnknownModelError(f"no model is called {name!r}; released models: {known}; or give the path of a model file")

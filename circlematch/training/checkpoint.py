@@ -1,0 +1,58 @@
+"""Where a run is: a model file that also holds the optimiser's memory and the history, written atomically.
+
+A checkpoint is a model like any other: `circlematch spot --model runs/x/checkpoint.safetensors` works.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from circlematch.errors import DamagedFileError
+from circlematch.model import Card, read_model, write_model
+from circlematch.parameters import Tensors
+
+__all__ = ["Checkpoint", "Epoch", "read_checkpoint", "write_checkpoint"]
+
+HISTORY = "history"
+
+
+@dataclass(frozen=True)
+class Epoch:
+    """What one epoch brought."""
+
+    loss: float
+    validation_accuracy: float
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """Everything that resuming needs; `card.epochs` is the number of finished epochs."""
+
+    card: Card
+    weights: Tensors
+    state: dict[str, npt.NDArray[Any]]
+    history: tuple[Epoch, ...]
+
+
+def write_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
+    """Replace the checkpoint in one step: a crash leaves the old one or the new one, never a part."""
+    rows = [(epoch.loss, epoch.validation_accuracy, epoch.seconds) for epoch in checkpoint.history]
+    history = np.array(rows, dtype=np.float64).reshape(-1, 3)
+    write_model(path, checkpoint.card, checkpoint.weights, {**checkpoint.state, HISTORY: history})
+
+
+def read_checkpoint(path: Path) -> Checkpoint:
+    """A checkpoint, checked like every model file."""
+    model, extra = read_model(path)
+    if HISTORY not in extra:
+        raise DamagedFileError(f"{path} is a finished model, not a checkpoint; a run cannot be resumed from it")
+    history = tuple(Epoch(*map(float, row)) for row in extra.pop(HISTORY))
+    if len(history) != model.card.epochs:
+        raise DamagedFileError(f"{path} is damaged: {len(history)} epochs of history after {model.card.epochs}")
+    return Checkpoint(model.card, model.tensors, extra, history)

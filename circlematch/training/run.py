@@ -1,0 +1,207 @@
+"""A whole run: data in; a model, a record and a report out, all in one folder.
+
+checkpoint.safetensors   where the run is, replaced after each epoch
+model.safetensors        the finished model
+record.json              what was run and what came out (DESIGN of records: docs/results.md)
+tensorboard/             curves, where TensorBoard is installed
+"""
+
+from __future__ import annotations
+
+import platform
+import subprocess
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from circlematch._version import __version__
+from circlematch.config import Network, Recipe, to_dict
+from circlematch.data.cache import ClipSet, load_split
+from circlematch.data.dataset import Dataset
+from circlematch.errors import UsageError, require
+from circlematch.evaluation import Report, evaluate
+from circlematch.files import write_json
+from circlematch.model import Card, write_model
+from circlematch.training.checkpoint import Checkpoint, Epoch, read_checkpoint, write_checkpoint
+from circlematch.training.loop import train
+from circlematch.training.step import Step
+from circlematch.training.watch import Terminal, Watcher, tensorboard_if_installed
+
+__all__ = ["Outcome", "Run", "perform"]
+
+CHECKPOINT, MODEL, RECORD = "checkpoint.safetensors", "model.safetensors", "record.json"
+
+
+@dataclass(frozen=True)
+class Run:
+    """What is to be trained, on what, and where it is kept."""
+
+    dataset: Dataset
+    network: Network
+    recipe: Recipe
+    seed: int
+    folder: Path
+    threads: int | None = None
+
+    @property
+    def name(self) -> str:
+        """d16-gsc1 for a full network of width 16 on gsc1."""
+        return f"d{self.network.width}-{self.dataset.name}"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a finished run left behind."""
+
+    model: Path
+    record: dict[str, Any]
+    reports: dict[str, Report]
+
+
+def perform(
+    run: Run,
+    *,
+    resume: bool = False,
+    watchers: Sequence[Watcher] | None = None,
+    say: Callable[[str], None] = print,
+) -> Outcome:
+    """Train, or go on with training; then read each test split once, and write the model and its record."""
+    checkpoint = _starting_point(run, resume)
+    step = _torch_step(run)
+    if checkpoint is not None:
+        step.restore(checkpoint.weights, checkpoint.state)
+    training, validation = _load(run.dataset, "train", say), _load(run.dataset, "validation", say)
+    if watchers is None:
+        watchers = [Terminal(run.recipe.epochs), *tensorboard_if_installed(run.folder / "tensorboard")]
+
+    def keep(history: Sequence[Epoch]) -> None:
+        card = replace(_card(run), epochs=len(history), accuracy=_validation_of(history))
+        write_checkpoint(run.folder / CHECKPOINT, Checkpoint(card, step.weights(), step.state(), tuple(history)))
+
+    history = checkpoint.history if checkpoint is not None else ()
+    epochs = train(step, run.recipe, run.seed, training, validation, history, watchers, keep)
+    return _finish(run, step, epochs, {"train": training, "validation": validation}, say)
+
+
+def _starting_point(run: Run, resume: bool) -> Checkpoint | None:
+    path = run.folder / CHECKPOINT
+    if not resume:
+        if path.exists():
+            raise UsageError(f"{run.folder} holds a run already; give --resume to go on with it, or another --out")
+        return None
+    if not path.exists():
+        raise UsageError(f"{run.folder} holds no {CHECKPOINT} to resume; leave --resume out to begin")
+    checkpoint = read_checkpoint(path)
+    for what in ("network", "recipe", "seed", "labels"):
+        given, kept = getattr(_card(run), what), getattr(checkpoint.card, what)
+        if given != kept:
+            raise UsageError(f"{run.folder} was begun with another {what} ({kept}); resume it with the same")
+    return checkpoint
+
+
+def _torch_step(run: Run) -> Step:
+    require("torch", extra="torch", purpose="training")
+    from circlematch.training.torch_step import TorchStep
+
+    return TorchStep(run.network, run.recipe, run.seed, run.threads)
+
+
+def _load(dataset: Dataset, split: str, say: Callable[[str], None]) -> ClipSet:
+    clips = load_split(dataset, split)
+    for path, reason in clips.broken.items():
+        say(f"left out: {reason if str(path) in reason else f'{path}: {reason}'}")
+    if clips.broken:
+        say(f"{split}: {len(clips.broken)} broken files left out, {len(clips)} clips kept")
+    return clips
+
+
+def _card(run: Run) -> Card:
+    return Card(
+        name=run.name,
+        task=run.dataset.name,
+        labels=run.dataset.labels,
+        network=run.network,
+        recipe=run.recipe,
+        seed=run.seed,
+        epochs=0,
+        accuracy={},
+        licence=run.dataset.licence,
+        source=run.dataset.source,
+        split_rule=run.dataset.split_rule,
+        commit=commit(),
+        notes=run.dataset.notes,
+    )
+
+
+def _validation_of(history: Sequence[Epoch]) -> dict[str, float]:
+    return {"validation": history[-1].validation_accuracy} if history else {}
+
+
+def _finish(
+    run: Run, step: Step, epochs: list[Epoch], loaded: dict[str, ClipSet], say: Callable[[str], None]
+) -> Outcome:
+    """The end of a run: every held-out split is read once."""
+    held_out = [split for split in run.dataset.splits if split != "train"]
+    reports = {}
+    for split in held_out:
+        clips = loaded[split] if split in loaded else _load(run.dataset, split, say)
+        reports[split] = evaluate(step.scores, clips, run.dataset.labels)
+    accuracies = {split: report.accuracy for split, report in reports.items()}
+    card = replace(_card(run), epochs=len(epochs), accuracy=accuracies)
+    path = run.folder / MODEL
+    digest = write_model(path, card, step.weights())
+    sizes = {"train": len(loaded["train"]), **{split: report.clips for split, report in reports.items()}}
+    record = {
+        "name": run.name,
+        "task": run.dataset.name,
+        "labels": list(run.dataset.labels),
+        "split_rule": run.dataset.split_rule,
+        "sizes": sizes,
+        "network": to_dict(run.network),
+        "recipe": to_dict(run.recipe),
+        "seed": run.seed,
+        "epochs": len(epochs),
+        "parameters": card.parameters,
+        "accuracy": accuracies,
+        "reports": {split: report.summary() for split, report in reports.items()},
+        "training_seconds": round(sum(epoch.seconds for epoch in epochs), 1),
+        "step": step.name,
+        "history": [[round(e.loss, 6), e.validation_accuracy, round(e.seconds, 3)] for e in epochs],
+        "versions": _versions(),
+        "commit": card.commit,
+        "weights_sha256": digest,
+    }
+    write_json(run.folder / RECORD, record)
+    return Outcome(path, record, reports)
+
+
+def _versions() -> dict[str, str]:
+    versions = {"circlematch": __version__, "python": platform.python_version(), "numpy": np.__version__}
+    try:
+        from importlib.metadata import version
+
+        versions["torch"] = version("torch")
+    except ImportError:
+        pass
+    return versions
+
+
+@cache
+def commit() -> str | None:
+    """The commit of the source this package runs from, "-dirty" when altered; None for an installed wheel."""
+    here = Path(__file__).resolve().parents[2]
+    if not (here / ".git").exists():
+        return None
+
+    def git(*words: str) -> str:
+        return subprocess.run(["git", *words], cwd=here, capture_output=True, text=True, check=True).stdout.strip()
+
+    try:
+        dirty = git("status", "--porcelain", "--untracked-files=no")
+        return git("rev-parse", "HEAD") + ("-dirty" if dirty else "")
+    except (OSError, subprocess.CalledProcessError):
+        return None

@@ -1,0 +1,94 @@
+"""The training step in PyTorch: the definition of what a step does, and the one for GPUs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch.nn import functional
+
+from circlematch.config import Network, Recipe
+from circlematch.front_end import log_mel
+from circlematch.nn.network import seeded
+from circlematch.nn.scorer import load_tensors, tensors_of
+from circlematch.parameters import Tensors
+from circlematch.training.step import Batch
+
+__all__ = ["TorchStep"]
+
+SCORING_BATCH = 512
+
+
+class TorchStep:
+    """AdamW on the cross-entropy with label smoothing, Section 4.1."""
+
+    name = "torch"
+
+    def __init__(self, network: Network, recipe: Recipe, seed: int, threads: int | None = None) -> None:
+        if threads is not None:
+            torch.set_num_threads(threads)
+        self.threads = threads
+        self.recipe = recipe
+        self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        self.network = seeded(network, seed).to(self.device)
+        self.optimizer = torch.optim.AdamW(
+            self.network.parameters(),
+            lr=recipe.peak_learning_rate,
+            betas=(recipe.beta1, recipe.beta2),
+            eps=recipe.epsilon,
+            weight_decay=recipe.weight_decay,
+        )
+
+    def learn(self, batch: Batch, learning_rate: float) -> float:
+        """One optimiser step; returns the mean loss of the batch."""
+        pictures = torch.from_numpy(log_mel(batch.clips, batch.plan, self.threads)).to(self.device)
+        labels = torch.from_numpy(batch.labels).to(self.device)
+        for group in self.optimizer.param_groups:
+            group["lr"] = learning_rate
+        self.network.train()
+        with torch.random.fork_rng():
+            torch.manual_seed(int(np.random.SeedSequence(batch.seed).generate_state(1, np.uint64)[0]))
+            scores = self.network(pictures)
+        loss = functional.cross_entropy(scores, labels, label_smoothing=self.recipe.label_smoothing)
+        self.optimizer.zero_grad(set_to_none=True)
+        loss.backward()
+        self.optimizer.step()
+        return float(loss.detach())
+
+    @torch.no_grad()
+    def scores(self, clips: npt.NDArray[np.int16]) -> npt.NDArray[np.float32]:
+        """Class scores in evaluation mode: (B, samples) -> (B, K)."""
+        self.network.eval()
+        parts = []
+        for start in range(0, len(clips), SCORING_BATCH):
+            pictures = log_mel(clips[start : start + SCORING_BATCH], threads=self.threads)
+            parts.append(self.network(torch.from_numpy(pictures).to(self.device)).cpu())
+        out: npt.NDArray[np.float32] = torch.cat(parts).numpy()
+        return out
+
+    def weights(self) -> Tensors:
+        """The weights and running statistics, as a model file holds them."""
+        return tensors_of(self.network)
+
+    def state(self) -> dict[str, npt.NDArray[Any]]:
+        """AdamW's step count and both moments of every parameter."""
+        out: dict[str, npt.NDArray[Any]] = {}
+        for name, parameter in self.network.named_parameters():
+            for key, value in self.optimizer.state[parameter].items():
+                out[f"adamw.{key}.{name}"] = value.detach().cpu().numpy().copy()
+        return out
+
+    def restore(self, weights: Tensors, state: dict[str, npt.NDArray[Any]]) -> None:
+        """Go on from `weights` and `state` as if nothing had happened."""
+        load_tensors(self.network, weights)
+        for name, parameter in self.network.named_parameters():
+            moments = {
+                key: torch.from_numpy(state[f"adamw.{key}.{name}"].copy())
+                for key in ("step", "exp_avg", "exp_avg_sq")
+                if f"adamw.{key}.{name}" in state
+            }
+            self.optimizer.state[parameter] = {
+                key: value if key == "step" else value.to(self.device) for key, value in moments.items()
+            }

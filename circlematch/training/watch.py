@@ -1,0 +1,110 @@
+"""Watching a run: a live line in the terminal, and TensorBoard where it is installed."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Protocol, TextIO
+
+from circlematch.training.checkpoint import Epoch
+
+__all__ = ["TensorBoard", "Terminal", "Watcher", "duration", "tensorboard_if_installed"]
+
+REDRAW_SECONDS = 0.1
+
+
+class Watcher(Protocol):
+    """Is told what happens in a run."""
+
+    def batch(self, epoch: int, done: int, of: int, loss: float) -> None:
+        """`done` of `of` examples of an epoch are learned; `loss` is the epoch's mean so far."""
+
+    def epoch(self, number: int, result: Epoch, learning_rate: float) -> None:
+        """Epoch `number` (from 0) is finished."""
+
+
+class Terminal:
+    """One line that is redrawn while an epoch runs (only on a terminal), and one that stays for each epoch."""
+
+    def __init__(self, epochs: int, stream: TextIO = sys.stderr) -> None:
+        self.epochs = epochs
+        self.stream = stream
+        self.live = stream.isatty()
+        self.started = time.perf_counter()
+        self.learned = 0  # examples since `started`
+        self.drawn = 0.0
+
+    def batch(self, epoch: int, done: int, of: int, loss: float) -> None:
+        """Redraw the live line, ten times a second at most."""
+        now = time.perf_counter()
+        if not self.live or (now - self.drawn < REDRAW_SECONDS and done < of):
+            return
+        self.drawn = now
+        speed = (self.learned + done) / max(now - self.started, 1e-9)
+        left = ((self.epochs - epoch) * of - done) / max(speed, 1e-9)
+        self._line(
+            f"epoch {epoch + 1}/{self.epochs}  {done / of:4.0%}  loss {loss:.4f}  {speed:,.0f}/s",
+            left,
+            end="",
+        )
+        if done == of:
+            self.learned += of
+
+    def epoch(self, number: int, result: Epoch, learning_rate: float) -> None:
+        """Print the epoch's result."""
+        elapsed = time.perf_counter() - self.started
+        left = elapsed / max(self._finished(number), 1) * (self.epochs - number - 1)
+        speed = f"{result.seconds:.1f} s"
+        if self.live and self.learned:
+            speed = f"{self.learned / max(elapsed, 1e-9):,.0f}/s"
+        text = f"epoch {number + 1}/{self.epochs}  loss {result.loss:.4f}  validation {result.validation_accuracy:.2%}  {speed}"
+        self._line(text, left, end="\n")
+
+    def _finished(self, number: int) -> int:
+        """Epochs finished since this terminal began to watch (a resumed run begins late)."""
+        if not hasattr(self, "_first"):
+            self._first = number
+        return number - self._first + 1
+
+    def _line(self, text: str, seconds_left: float, end: str) -> None:
+        start = "\r\x1b[K" if self.live else ""
+        self.stream.write(f"{start}{text}  {duration(seconds_left)} left{end}")
+        self.stream.flush()
+
+
+class TensorBoard:
+    """Writes loss, validation accuracy and learning rate as TensorBoard scalars."""
+
+    def __init__(self, writer: Any) -> None:
+        self.writer = writer
+
+    def batch(self, epoch: int, done: int, of: int, loss: float) -> None:
+        """Nothing: an epoch is fine enough for a curve."""
+
+    def epoch(self, number: int, result: Epoch, learning_rate: float) -> None:
+        """One point on each curve."""
+        self.writer.add_scalar("loss", result.loss, number + 1)
+        self.writer.add_scalar("validation_accuracy", result.validation_accuracy, number + 1)
+        self.writer.add_scalar("learning_rate", learning_rate, number + 1)
+        self.writer.flush()
+
+
+def tensorboard_if_installed(folder: Path) -> Sequence[Watcher]:
+    """A TensorBoard watcher that writes below `folder`, or none where TensorBoard is not installed."""
+    try:
+        from tensorboard.summary import Writer
+    except ImportError:
+        return []
+    return [TensorBoard(Writer(str(folder)))]
+
+
+def duration(seconds: float) -> str:
+    """42 s, 3 min 05 s, 1 h 02 min."""
+    whole = max(round(seconds), 0)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60:02d} s"
+    return f"{whole // 3600} h {whole % 3600 // 60:02d} min"

@@ -1,0 +1,1 @@
+"""The released weights, one safetensors file each."""

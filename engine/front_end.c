@@ -1,0 +1,95 @@
+/* The front end for whole clips: one source (front_end_lanes.h), compiled for sixteen clips side by side and for one. */
+#include "front_end.h"
+
+#include <string.h>
+
+#include "cm_log.h"
+
+/* Where the compiler can build a function for several x86-64 levels and choose when the program starts, let it.
+ * Products and sums are never contracted (-ffp-contract=off), so every level gives the same bits. */
+#if defined(__x86_64__) && defined(__GLIBC__) && defined(__GNUC__) && !defined(__clang__) && __GNUC__ >= 12 \
+    && !defined(__SANITIZE_ADDRESS__)
+#define CM_DISPATCH __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
+#else
+#define CM_DISPATCH
+#endif
+#if defined(__GNUC__)
+#define CM_INLINE static inline __attribute__((always_inline))
+#else
+#define CM_INLINE static inline
+#endif
+/* Promises the compiler that the lanes of a loop do not touch one another's memory. */
+#if defined(__clang__)
+#define CM_INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
+#elif defined(__GNUC__)
+#define CM_INDEPENDENT _Pragma("GCC ivdep")
+#else
+#define CM_INDEPENDENT
+#endif
+
+/* One clip with its augmentation; exactly one of i16 and f32 is set. */
+typedef struct {
+    const int16_t *i16;
+    const float *f32;
+    const float *noise;  /* moved to this clip's offset already */
+    int64_t samples;
+    int64_t shift;
+    float noise_gain;
+} cm_clip;
+
+static int64_t cm_clamp(int64_t value, int64_t low, int64_t high)
+{
+    return value < low ? low : value > high ? high : value;
+}
+
+#define CM_LANES 1
+#include "front_end_lanes.h"
+#undef CM_LANES
+#define CM_LANES CM_BATCH_LANES
+#include "front_end_lanes.h"
+#undef CM_LANES
+
+static cm_clip clip_at(const int16_t *i16, const float *f32, int64_t index, int64_t samples, const cm_augment *augment,
+                       const float *noise)
+{
+    cm_clip clip = { 0 };
+    clip.i16 = i16 ? i16 + index * samples : NULL;
+    clip.f32 = f32 ? f32 + index * samples : NULL;
+    clip.samples = samples;
+    if (augment) {
+        clip.shift = augment[index].shift;
+        clip.noise_gain = augment[index].noise_gain;
+        clip.noise = noise + augment[index].noise_offset;
+    }
+    return clip;
+}
+
+/* Full groups of lanes first, then what is left one by one: both give the same bits. */
+static void log_mel(const int16_t *i16, const float *f32, int64_t count, int64_t samples, const cm_augment *augment,
+                    const float *noise, cm_front_end_work *work, float *out)
+{
+    const int64_t picture = CM_MEL_BANDS * (samples / CM_HOP);
+    int64_t index = 0;
+    for (; index + CM_BATCH_LANES <= count; index += CM_BATCH_LANES) {
+        cm_clip clips[CM_BATCH_LANES];
+        for (int l = 0; l < CM_BATCH_LANES; l++)
+            clips[l] = clip_at(i16, f32, index + l, samples, augment, noise);
+        log_mel_clips_x16(clips, samples, work, out + index * picture);
+    }
+    for (; index < count; index++) {
+        const cm_clip clip = clip_at(i16, f32, index, samples, augment, noise);
+        log_mel_clips_x1(&clip, samples, work, out + index * picture);
+    }
+}
+
+void cm_log_mel_i16(const int16_t *clips, int64_t count, int64_t samples, const cm_augment *augment,
+                    const float *noise, cm_front_end_work *work, float *out)
+{
+    log_mel(clips, NULL, count, samples, augment, noise, work, out);
+}
+
+void cm_log_mel_f32(const float *clips, int64_t count, int64_t samples, const cm_augment *augment,
+                    const float *noise, cm_front_end_work *work, float *out)
+{
+    log_mel(NULL, clips, count, samples, augment, noise, work, out);
+}
