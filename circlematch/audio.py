@@ -88,5 +88,5 @@ def first_second(samples: Samples) -> Samples:
 
 def to_int16(samples: Samples) -> npt.NDArray[np.int16]:
     """Samples as 16-bit integers, clipped: exact for what was read from a 16-bit file."""
-    scaled = np.clip(np.rint(samples * np.float32(32768.0)), -32768, 32767)
+    scaled: Samples = np.clip(np.rint(samples * np.float32(32768.0)), -32768, 32767)
     return scaled.astype(np.int16)

@@ -134,9 +134,8 @@ def to_text(result: Report) -> str:
     lines = [f"{result.split}: {result.accuracy:.2%} of {result.clips} clips"]
     if result.speakers is not None:
         s = result.speakers
-        lines.append(
-            f"speakers with at least {FEWEST_TAKES} clips: {s.count}; mean {s.mean:.2%}, worst tenth {s.worst_tenth:.2%}"
-        )
+        spread = f"mean {s.mean:.2%}, worst tenth {s.worst_tenth:.2%}"
+        lines.append(f"speakers with at least {FEWEST_TAKES} clips: {s.count}; {spread}")
     wide = max(map(len, result.labels))
     cell = max(4, len(str(result.confusion.max())) + 1)
     heads = "".join(f"{label[: cell - 1]:>{cell}}" for label in result.labels)

@@ -59,8 +59,8 @@ class Terminal:
         speed = f"{result.seconds:.1f} s"
         if self.live and self.learned:
             speed = f"{self.learned / max(elapsed, 1e-9):,.0f}/s"
-        text = f"epoch {number + 1}/{self.epochs}  loss {result.loss:.4f}  validation {result.validation_accuracy:.2%}  {speed}"
-        self._line(text, left, end="\n")
+        figures = f"loss {result.loss:.4f}  validation {result.validation_accuracy:.2%}"
+        self._line(f"epoch {number + 1}/{self.epochs}  {figures}  {speed}", left, end="\n")
 
     def _finished(self, number: int) -> int:
         """Epochs finished since this terminal began to watch (a resumed run begins late)."""

@@ -1,0 +1,55 @@
+# The verbs of this repository. CI runs the same ones.
+#
+#   make demo    train a model on synthesised words and use it        (sets up everything it needs)
+#   make test    lint, types and all tests                            (sets up everything it needs)
+
+PYTHON ?= python3
+VENV   ?= .venv
+BIN    := $(VENV)/bin
+DEMO   ?= demo
+ENGINE := $(wildcard engine/*.c engine/*.h) engine/build.py
+
+export OMP_NUM_THREADS ?= $(shell nproc 2>/dev/null || sysctl -n hw.ncpu)
+
+.PHONY: demo test lint format types tables clean
+.DEFAULT_GOAL := help
+
+help:
+	@sed -n '3,4s/^# *//p' Makefile
+
+$(BIN)/python:
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "CircleMatch needs Python 3.11 or newer: make PYTHON=python3.12 …")'
+	$(PYTHON) -m venv $(VENV)
+
+# Both are editable installs: the engine is compiled in place, and again when its sources change.
+$(VENV)/.demo: $(BIN)/python pyproject.toml setup.py constraints.txt $(ENGINE)
+	PIP_CONSTRAINT=constraints.txt $(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[torch]"
+	@touch $@
+
+$(VENV)/.dev: $(BIN)/python pyproject.toml setup.py constraints.txt $(ENGINE)
+	PIP_CONSTRAINT=constraints.txt $(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[dev]"
+	@touch $@
+
+demo: $(VENV)/.demo
+	@VENV=$(VENV) DEMO=$(DEMO) bash examples/demo.sh
+
+test: lint types
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto
+
+lint: $(VENV)/.dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/python engine/tables.py --check
+
+types: $(VENV)/.dev
+	$(BIN)/mypy
+
+format: $(VENV)/.dev
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+tables: $(VENV)/.dev
+	$(BIN)/python engine/tables.py
+
+clean:
+	rm -rf $(VENV) $(DEMO) build *.egg-info circlematch/_engine.c circlematch/_engine*.so

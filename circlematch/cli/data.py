@@ -1,0 +1,90 @@
+"""`circlematch data`: get the official archives, make words to try things on, look at a dataset."""
+
+from __future__ import annotations
+
+import argparse
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from circlematch.cli.options import DEFAULT_DATA, Commands, add_command, add_dataset, add_json, print_json, read_dataset
+from circlematch.data import download
+from circlematch.data.dataset import Dataset
+from circlematch.errors import UsageError
+
+
+def add(commands: Commands) -> None:
+    """Its three subcommands."""
+    summary = "get, make or look at datasets"
+    parser = commands.add_parser("data", help=summary, description=summary)
+    inner = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    notes = "; ".join(f"{name}: {archive.note}" for name, archive in download.ARCHIVES.items())
+    get = add_command(inner, "get", "download an official archive", "circlematch data get gsc1 --to data", run_get)
+    get.add_argument("name", choices=tuple(download.ARCHIVES), help=notes)
+    get.add_argument("--to", type=Path, default=Path(DEFAULT_DATA), help="folder to put it in")
+    make = add_command(
+        inner, "make", "synthesise a folder of words to try things on", "circlematch data make words", run_make
+    )
+    make.add_argument("folder", type=Path, help="a folder that does not exist yet")
+    make.add_argument("--speakers", type=int, default=24, help="how many voices")
+    make.add_argument("--takes", type=int, default=3, help="recordings of each word by each voice")
+    make.add_argument("--seed", type=int, default=0, help="of the voices")
+    show = add_command(
+        inner, "show", "show a dataset's classes and splits", "circlematch data show --data words", run_show
+    )
+    add_dataset(show)
+    add_json(show)
+
+
+def run_get(options: argparse.Namespace) -> int:
+    """Download, check and unpack."""
+    archive = download.archive(options.name)
+    with download.progress_bar(archive.name) as progress:
+        folder = download.get(archive, options.to, progress)
+    print(f"{folder}: {archive.note}, {archive.licence}")
+    return 0
+
+
+def run_make(options: argparse.Namespace) -> int:
+    """Synthesise words."""
+    from circlematch.data.synthetic import WORDS, write_words
+
+    if options.folder.exists():
+        raise UsageError(f"{options.folder} exists already; give a folder that does not")
+    if options.speakers < 3 or options.takes < 1:
+        raise UsageError(f"{options.speakers} speakers with {options.takes} takes; at least 3 and 1 are needed")
+    count = write_words(options.folder, speakers=options.speakers, takes=options.takes, seed=options.seed)
+    print(f"{options.folder}: {count} recordings of {', '.join(WORDS)}")
+    return 0
+
+
+def run_show(options: argparse.Namespace) -> int:
+    """Classes, splits, and how they were made."""
+    dataset = read_dataset(options, "data show")
+    counts = {split: Counter(clip.label for clip in clips) for split, clips in dataset.splits.items()}
+    if options.json:
+        print_json(_summary(dataset, counts))
+        return 0
+    print(f"{dataset.name}: split {dataset.split_rule}; {dataset.source}; licence {dataset.licence}")
+    wide = max(map(len, (*dataset.labels, "total")))
+    print(f"{'':<{wide}}" + "".join(f"{split:>14}" for split in counts))
+    for index, label in enumerate(dataset.labels):
+        print(f"{label:<{wide}}" + "".join(f"{row[index]:>14,}" for row in counts.values()))
+    print(f"{'total':<{wide}}" + "".join(f"{row.total():>14,}" for row in counts.values()))
+    for note in dataset.notes:
+        print(f"note: {note}")
+    return 0
+
+
+def _summary(dataset: Dataset, counts: dict[str, Counter[int]]) -> dict[str, Any]:
+    return {
+        "name": dataset.name,
+        "split_rule": dataset.split_rule,
+        "source": dataset.source,
+        "licence": dataset.licence,
+        "notes": list(dataset.notes),
+        "splits": {
+            split: {dataset.labels[index]: row[index] for index in range(len(dataset.labels))}
+            for split, row in counts.items()
+        },
+    }

@@ -1,0 +1,62 @@
+"""`circlematch evaluate`: how good is a model on a dataset."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from circlematch import pretrained
+from circlematch.cli.options import Commands, add_command, add_dataset, add_json, add_model, print_json, read_dataset
+from circlematch.data.dataset import Dataset
+from circlematch.errors import UsageError
+from circlematch.model import Model
+
+
+def add(commands: Commands) -> None:
+    """Its arguments."""
+    summary = "measure a model on a dataset: accuracy, confusion, precision and recall, spread over speakers"
+    parser = add_command(
+        commands, "evaluate", summary, "circlematch evaluate --task gsc1 --data data --confusion confusion.png", run
+    )
+    add_model(parser)
+    add_dataset(parser)
+    parser.add_argument(
+        "--split",
+        action="append",
+        help="train, validation, test, archive or archive-zero; may be repeated (default: test and archive)",
+    )
+    parser.add_argument("--confusion", type=Path, metavar="PNG", help="draw the first split's confusion matrix")
+    add_json(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Evaluate on each split asked for."""
+    from circlematch.data.cache import load_split
+    from circlematch.evaluation import draw_confusion, evaluate, to_text
+
+    model = pretrained.load(options.model)
+    dataset = read_dataset(options, "evaluate")
+    _check_labels(model, dataset)
+    splits = options.split or [split for split in ("test", "archive") if split in dataset.splits]
+    reports = []
+    for split in splits:
+        clips = load_split(dataset, split)
+        for reason in clips.broken.values():
+            print(f"left out: {reason}", file=sys.stderr)
+        reports.append(evaluate(model.scores, clips, dataset.labels))
+    if options.confusion is not None:
+        draw_confusion(reports[0], options.confusion)
+    if options.json:
+        print_json({"model": model.card.name, "dataset": dataset.name, "splits": [r.summary() for r in reports]})
+    else:
+        print("\n\n".join(to_text(report) for report in reports))
+    return 0
+
+
+def _check_labels(model: Model, dataset: Dataset) -> None:
+    if model.labels != dataset.labels:
+        raise UsageError(
+            f"the model {model.card.name} knows {' '.join(model.labels)}; the dataset {dataset.name} has "
+            f"{' '.join(dataset.labels)}; they must be the same"
+        )

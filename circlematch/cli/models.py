@@ -1,0 +1,63 @@
+"""`circlematch models`: the released models."""
+
+from __future__ import annotations
+
+import argparse
+
+from circlematch import pretrained
+from circlematch.cli.options import Commands, add_command, add_json, print_json
+from circlematch.model import Card
+
+BYTES_PER_PARAMETER = 4
+
+
+def add(commands: Commands) -> None:
+    """Its arguments."""
+    parser = add_command(
+        commands, "models", "list the released models, or show one", "circlematch models d16-gsc1", run
+    )
+    parser.add_argument("name", nargs="?", help="show everything that is known about one model")
+    add_json(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    """List the models, or print one card."""
+    if options.name is not None:
+        card = pretrained.load(options.name).card
+        if options.json:
+            print_json(card.to_json())
+        else:
+            print(_card(card))
+        return 0
+    cards = pretrained.cards()
+    if options.json:
+        print_json([{**card.to_json(), "parameters": card.parameters} for card in cards])
+        return 0
+    print(f"{'name':<14}{'parameters':>10}{'KiB':>7}  {'test':>7}  {'archive':>7}  classes  licence")
+    for card in cards:
+        size = f"{card.parameters:>10,}{card.parameters * BYTES_PER_PARAMETER / 1024:>7.1f}"
+        test, archive = (_percent(card, split) for split in ("test", "archive"))
+        print(f"{card.name:<14}{size}  {test:>7}  {archive:>7}  {len(card.labels):>7}  {card.licence}")
+    return 0
+
+
+def _percent(card: Card, split: str) -> str:
+    return f"{card.accuracy[split]:.2%}" if split in card.accuracy else "not run"
+
+
+def _card(card: Card) -> str:
+    """The model card as text."""
+    accuracies = ", ".join(f"{split} {share:.2%}" for split, share in card.accuracy.items())
+    rows = {
+        "name": card.name,
+        "parameters": f"{card.parameters:,}",
+        "task": card.task,
+        "labels": " ".join(card.labels),
+        "accuracy": accuracies,
+        "trained": f"{card.epochs} epochs, seed {card.seed}, peak learning rate {card.recipe.peak_learning_rate:g}",
+        "data": card.source,
+        "licence": card.licence,
+        "split": card.split_rule,
+        "made by": f"circlematch {card.version}, commit {card.commit or 'unknown'}",
+    }
+    return "\n".join([*(f"{key:<12}{value}" for key, value in rows.items()), *(f"{'note':<12}{n}" for n in card.notes)])

@@ -1,0 +1,74 @@
+"""What several commands share: help with defaults and an example, the dataset arguments, printing JSON."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from circlematch.data.dataset import Dataset
+from circlematch.data.tasks import TASKS, read_task
+
+__all__ = ["Commands", "add_command", "add_dataset", "add_json", "add_model", "print_json", "read_dataset"]
+
+DEFAULT_DATA = "data"
+DEFAULT_MODEL = "d16-gsc1"
+
+Commands = Any  # argparse's class for subparsers is private
+
+
+class _Help(argparse.ArgumentDefaultsHelpFormatter, argparse.RawDescriptionHelpFormatter):
+    """Shows defaults, and leaves the example as it is typed."""
+
+
+def add_command(
+    commands: Commands, name: str, summary: str, example: str, run: Callable[[argparse.Namespace], int]
+) -> argparse.ArgumentParser:
+    """A command with its one-line help and an example below it."""
+    parser: argparse.ArgumentParser = commands.add_parser(
+        name, help=summary, description=summary, epilog=f"example:\n  {example}", formatter_class=_Help
+    )
+    parser.set_defaults(run=run)
+    return parser
+
+
+def add_json(parser: argparse.ArgumentParser) -> None:
+    """Add --json."""
+    parser.add_argument("--json", action="store_true", help="print the result as JSON")
+
+
+def add_model(parser: argparse.ArgumentParser) -> None:
+    """Add --model."""
+    parser.add_argument("--model", default=DEFAULT_MODEL, help="a released model's name or a model file")
+
+
+def add_dataset(parser: argparse.ArgumentParser) -> None:
+    """Add --task, --data and --archive."""
+    titles = "; ".join(f"{name}: {task.title}" for name, task in TASKS.items())
+    parser.add_argument(
+        "--task", choices=tuple(TASKS), help=f"a known dataset ({titles}); without it, --data is a folder of words"
+    )
+    parser.add_argument(
+        "--data", type=Path, help=f"where the data lies (with --task: $CIRCLEMATCH_DATA or ./{DEFAULT_DATA})"
+    )
+    parser.add_argument(
+        "--archive", type=Path, help="Google's 12-class test archive, unpacked, where it is not beside the data"
+    )
+
+
+def read_dataset(options: argparse.Namespace, parser_name: str) -> Dataset:
+    """The dataset that the arguments name."""
+    from circlematch.errors import UsageError
+
+    if options.task is None and options.data is None:
+        raise UsageError(f"give --task ({', '.join(TASKS)}) or --data FOLDER (see circlematch {parser_name} --help)")
+    data = options.data or Path(os.environ.get("CIRCLEMATCH_DATA") or DEFAULT_DATA)
+    return read_task(options.task, data, options.archive)
+
+
+def print_json(value: Any) -> None:
+    """Indented JSON on standard output."""
+    print(json.dumps(value, indent=2, ensure_ascii=False))

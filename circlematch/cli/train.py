@@ -1,0 +1,117 @@
+"""`circlematch train`: from a dataset to a model, with a record of the run."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from circlematch.cli.options import Commands, add_command, add_dataset, add_json, print_json, read_dataset
+from circlematch.config import ABLATIONS, Network, Recipe, ablated, from_dict, to_dict
+from circlematch.errors import UsageError
+from circlematch.files import write_json
+
+PLAN = "run.json"  # beside the checkpoint: what was asked for, so that --resume needs nothing else
+
+
+def add(commands: Commands) -> None:
+    """Its arguments."""
+    summary = "train a model on a known dataset or on your own folder of words"
+    parser = add_command(commands, "train", summary, "circlematch train --data my_words --width 8 --epochs 60", run)
+    add_dataset(parser)
+    network, recipe = Network(), Recipe()
+    parser.add_argument("--width", type=int, default=network.width, help="D: 4, 8, 16, 32 or any even number from 4")
+    parser.add_argument("--ablation", choices=tuple(ABLATIONS), default="full", help="a row of the paper's Table 2")
+    parser.add_argument("--epochs", type=int, default=recipe.epochs, help="times that every clip is heard")
+    parser.add_argument("--batch-size", type=int, default=recipe.batch_size, help="clips in one optimiser step")
+    parser.add_argument("--peak-learning-rate", type=float, default=recipe.peak_learning_rate, help="top of the cycle")
+    parser.add_argument("--weight-decay", type=float, default=recipe.weight_decay, help="of AdamW")
+    parser.add_argument("--label-smoothing", type=float, default=recipe.label_smoothing, help="of the cross-entropy")
+    parser.add_argument("--dropout", type=float, default=network.dropout, help="on the frame features")
+    parser.add_argument("--seed", type=int, default=0, help="of weights, order, shifts, noise and dropout")
+    parser.add_argument("--out", type=Path, help="folder of the run (default: runs/d<width>-<task>-seed<seed>)")
+    parser.add_argument(
+        "--resume", type=Path, metavar="RUN", help="go on with the run in this folder; nothing else is needed"
+    )
+    parser.add_argument("--threads", type=int, help="threads to use (default: all cores)")
+    add_json(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Begin a run or go on with one."""
+    from circlematch.training.run import CHECKPOINT, Run, perform
+
+    resuming = options.resume is not None
+    plan = _read_plan(options.resume) if resuming else _plan(options)
+    dataset = read_dataset(_namespace(plan), "train")
+    network = replace(from_dict(Network, plan["network"]), classes=len(dataset.labels))
+    folder = (
+        options.resume
+        if resuming
+        else options.out or Path("runs") / f"d{network.width}-{dataset.name}-seed{plan['seed']}"
+    )
+    work = Run(dataset, network, from_dict(Recipe, plan["recipe"]), plan["seed"], folder, options.threads)
+    say = _quiet if options.json else print
+    say(f"{dataset.name}: {len(dataset.labels)} classes, {_sizes(dataset.sizes())}; split {dataset.split_rule}")
+    for note in dataset.notes:
+        say(f"note: {note}")
+    if not resuming and not (folder / CHECKPOINT).exists():
+        write_json(folder / PLAN, plan)
+    try:
+        outcome = perform(work, resume=resuming, say=say)
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(f"stopped; go on with: circlematch train --resume {folder}") from None
+    if options.json:
+        print_json(outcome.record)
+        return 0
+    print("  ".join(f"{split} {report.accuracy:.2%}" for split, report in outcome.reports.items()))
+    print(f"{outcome.model}: {outcome.record['parameters']:,} parameters in {outcome.record['training_seconds']:.0f} s")
+    return 0
+
+
+def _quiet(_: str) -> None:
+    """With --json, standard output holds the record only."""
+
+
+def _plan(options: argparse.Namespace) -> dict[str, Any]:
+    """What the arguments ask for, as plain data."""
+    if options.seed < 0:
+        raise UsageError(f"--seed is {options.seed}; give a number of at least 0")
+    network = ablated(Network(width=options.width, dropout=options.dropout), options.ablation)
+    recipe = Recipe(
+        epochs=options.epochs,
+        batch_size=options.batch_size,
+        peak_learning_rate=options.peak_learning_rate,
+        weight_decay=options.weight_decay,
+        label_smoothing=options.label_smoothing,
+    )
+    return {
+        "task": options.task,
+        "data": str(options.data.absolute()) if options.data else None,
+        "archive": str(options.archive.absolute()) if options.archive else None,
+        "network": to_dict(network),
+        "recipe": to_dict(recipe),
+        "seed": options.seed,
+    }
+
+
+def _read_plan(folder: Path) -> dict[str, Any]:
+    path = folder / PLAN
+    if not path.is_file():
+        raise UsageError(f"{folder} holds no run to resume ({PLAN} is missing); give the folder that --out named")
+    try:
+        plan: dict[str, Any] = json.loads(path.read_text())
+    except ValueError as error:
+        raise UsageError(f"{path} cannot be read ({error}); begin the run again") from error
+    return plan
+
+
+def _namespace(plan: dict[str, Any]) -> argparse.Namespace:
+    paths = {key: Path(plan[key]) if plan[key] else None for key in ("data", "archive")}
+    return argparse.Namespace(task=plan["task"], **paths)
+
+
+def _sizes(sizes: dict[str, int]) -> str:
+    return ", ".join(f"{count:,} {split}" for split, count in sizes.items())

@@ -1,0 +1,20 @@
+#!/usr/bin/env bash
+# The main job, from nothing: synthesise a folder of words, train a keyword spotter on it, measure it, use it.
+set -euo pipefail
+
+bin="${VENV:-.venv}/bin"
+work="${DEMO:-demo}"
+rm -rf "$work"
+
+show() {
+    printf '\n$ circlematch %s\n' "$*"
+    "$bin/circlematch" "$@"
+}
+
+show models
+show spot examples/commands.flac
+show data make "$work/words"
+show train --data "$work/words" --width 8 --epochs 12 --batch-size 32 --peak-learning-rate 0.02 --out "$work/run"
+show evaluate --model "$work/run/model.safetensors" --data "$work/words"
+clip=$(find "$work/words/sali" -name '*.wav' | sort | head -n 1)
+show spot "$clip" --model "$work/run/model.safetensors"
