@@ -77,6 +77,8 @@ def _quiet(_: str) -> None:
 
 def _plan(options: argparse.Namespace) -> dict[str, Any]:
     """What the arguments ask for, as plain data."""
+    if options.threads is not None and options.threads < 1:
+        raise UsageError(f"--threads is {options.threads}; give a number of at least 1")
     if options.seed < 0:
         raise UsageError(f"--seed is {options.seed}; give a number of at least 0")
     network = ablated(Network(width=options.width, dropout=options.dropout), options.ablation)

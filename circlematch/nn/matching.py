@@ -17,7 +17,8 @@ class PrototypeMatcher(nn.Module):
     def __init__(self, width: int, classes: int, prototypes: int, initial_scale: float) -> None:
         super().__init__()
         self.norm = nn.BatchNorm1d(width)
-        self.prototypes = nn.Parameter(torch.randn(classes, prototypes, width))
+        # Only directions count. About unit length: the shorter a vector, the further a step of AdamW turns it.
+        self.prototypes = nn.Parameter(torch.randn(classes, prototypes, width) * width**-0.5)
         self.log_scale = nn.Parameter(torch.tensor(log(initial_scale)))  # α = exp(log_scale) > 0
 
     def forward(self, features: Tensor) -> Tensor:

@@ -1,0 +1,317 @@
+"""The command line: what it prints, and its one line for every kind of bad input."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import soundfile
+
+import circlematch
+from circlematch.cli import main
+from circlematch.config import Network, Recipe
+from circlematch.data.folder import read_folder
+from circlematch.training.checkpoint import read_checkpoint
+from circlematch.training.run import Run, perform
+
+
+@pytest.fixture(scope="module")
+def trained(words: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model that knows the synthesised words."""
+    folder = tmp_path_factory.mktemp("run")
+    dataset = read_folder(words)
+    recipe = Recipe(epochs=30, batch_size=16, peak_learning_rate=0.02)
+    run = Run(dataset, Network(width=8, classes=len(dataset.labels)), recipe, 0, folder)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("CIRCLEMATCH_CACHE", str(folder / "cache"))
+        return perform(run, watchers=(), say=lambda _: None).model
+
+
+Capture = pytest.CaptureFixture[str]
+
+
+def refused(capsys: Capture, code: int, *arguments: str | Path) -> str:
+    """Run a command that must fail: one line on standard error, no traceback, the right exit code."""
+    try:
+        got = main([str(argument) for argument in arguments])
+    except SystemExit as stop:  # argparse leaves this way
+        got = int(str(stop.code))
+    out, err = capsys.readouterr()
+    assert got == code, err
+    assert err.count("\n") == 1, f"not one line: {err!r}"
+    assert err.startswith("circlematch")
+    assert "Traceback" not in err
+    assert out == ""
+    return err
+
+
+def test_spot_names_the_word_in_a_clip_with_start_and_end(words: Path, trained: Path, capsys: Capture) -> None:
+    clip = sorted((words / "sali").iterdir())[0]
+    assert main(["spot", str(clip), "--model", str(trained)]) == 0
+    assert capsys.readouterr().out.startswith(f"{clip}: sali  ")
+    assert main(["spot", str(clip), "--model", str(trained), "--json"]) == 0
+    (result,) = json.loads(capsys.readouterr().out)
+    assert result["label"] == "sali"
+    assert 0 <= result["start"] < result["end"] <= 1
+    assert sum(result["scores"].values()) == pytest.approx(1, abs=1e-4)
+
+
+def test_spot_finds_the_words_of_a_longer_recording_in_their_order(
+    words: Path, trained: Path, tmp_path: Path, capsys: Capture
+) -> None:
+    said = ["kemo", "sali", "moke", "lisa"]
+    clips = [soundfile.read(sorted((words / word).iterdir())[0], dtype="float32")[0] for word in said]
+    pause = np.zeros(8000, np.float32)
+    recording = np.concatenate([part for clip in clips for part in (pause, clip)])
+    soundfile.write(tmp_path / "long.flac", recording, 16000)
+    assert main(["spot", str(tmp_path / "long.flac"), "--model", str(trained), "--json"]) == 0
+    (result,) = json.loads(capsys.readouterr().out)
+    assert result["seconds"] == 6.0
+    for number, word in enumerate(said):
+        begin = 1.5 * number + 0.5
+        hits = [hit for hit in result["hits"] if begin <= (hit["start"] + hit["end"]) / 2 <= begin + 1]
+        assert word in [hit["label"] for hit in hits], (word, result["hits"])
+
+
+def test_spot_goes_on_after_a_bad_file_and_says_so_in_its_exit_code(
+    words: Path, trained: Path, tmp_path: Path, capsys: Capture
+) -> None:
+    (tmp_path / "bad.wav").write_text("not audio")
+    good = sorted((words / "moke").iterdir())[0]
+    assert main(["spot", str(tmp_path / "bad.wav"), str(good), "--model", str(trained)]) == 2
+    out, err = capsys.readouterr()
+    assert "moke" in out
+    assert "bad.wav cannot be read as audio" in err
+
+
+def test_evaluate_prints_accuracy_and_confusion_and_writes_json_and_png(
+    words: Path, trained: Path, tmp_path: Path, capsys: Capture
+) -> None:
+    arguments = ["evaluate", "--model", str(trained), "--data", str(words)]
+    assert main(arguments) == 0
+    assert "precision" in capsys.readouterr().out
+    assert main([*arguments, "--json", "--split", "validation", "--confusion", str(tmp_path / "c.png")]) == 0
+    result = json.loads(capsys.readouterr().out)
+    assert result["splits"][0]["split"] == "validation"
+    assert result["splits"][0]["accuracy"] >= 0.8
+    assert (tmp_path / "c.png").stat().st_size > 1000
+
+
+def test_train_writes_model_record_and_checkpoint_and_resumes(words: Path, tmp_path: Path, capsys: Capture) -> None:
+    out = tmp_path / "run"
+    arguments = [
+        "train",
+        "--data",
+        words,
+        "--width",
+        "4",
+        "--epochs",
+        "2",
+        "--batch-size",
+        "32",
+        "--out",
+        out,
+        "--json",
+    ]
+    assert main([str(argument) for argument in arguments]) == 0
+    record = json.loads(capsys.readouterr().out)
+    assert record["parameters"] == circlematch.load(out / "model.safetensors").card.parameters
+    assert json.loads((out / "record.json").read_text()) == record
+    assert main(["train", "--resume", str(out), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["weights_sha256"] == record["weights_sha256"]
+    assert "give --resume" in refused(capsys, 2, *arguments)
+
+
+def test_models_lists_every_released_model_and_shows_one(capsys: Capture) -> None:
+    assert main(["models"]) == 0
+    table = capsys.readouterr().out
+    for name in circlematch.names():
+        assert name in table
+        assert main(["models", name]) == 0
+        card = capsys.readouterr().out
+        assert "CC BY 4.0" in card
+        assert "Speech Commands" in card
+    assert main(["models", "--json"]) == 0
+    assert [card["name"] for card in json.loads(capsys.readouterr().out)] == circlematch.names()
+
+
+def test_data_make_and_show(tmp_path: Path, capsys: Capture) -> None:
+    folder = tmp_path / "made"
+    assert main(["data", "make", str(folder), "--speakers", "3", "--takes", "1"]) == 0
+    assert main(["data", "show", "--data", str(folder), "--json"]) == 0
+    shown = json.loads(capsys.readouterr().out.split("\n", 1)[1])
+    assert sum(sum(split.values()) for split in shown["splits"].values()) == 18
+    assert "by speaker" in shown["split_rule"]
+    assert "exists already" in refused(capsys, 2, "data", "make", folder)
+
+
+@pytest.mark.parametrize("command", [[], ["models"], ["spot"], ["train"], ["evaluate"], ["data"], ["data", "get"]])
+def test_every_command_has_help_and_every_leaf_an_example(command: list[str], capsys: Capture) -> None:
+    with pytest.raises(SystemExit) as stop:
+        main([*command, "--help"])
+    assert stop.value.code == 0
+    text = capsys.readouterr().out
+    if command not in ([], ["data"]):
+        assert "example:\n  circlematch" in text
+
+
+def test_help_shows_defaults(capsys: Capture) -> None:
+    with pytest.raises(SystemExit):
+        main(["train", "--help"])
+    text = " ".join(capsys.readouterr().out.split())
+    assert "(default: 100)" in text
+    assert "(default: 0.003)" in text
+
+
+# Bad input of every kind in the design: one line, the right exit code, no traceback.
+
+
+def test_a_file_that_is_not_audio(trained: Path, tmp_path: Path, capsys: Capture) -> None:
+    (tmp_path / "note.wav").write_bytes(b"hello, I am a text file")
+    message = refused(capsys, 2, "spot", tmp_path / "note.wav", "--model", trained)
+    assert "note.wav cannot be read as audio" in message
+    assert ".flac" in message
+
+
+def test_an_empty_file(trained: Path, tmp_path: Path, capsys: Capture) -> None:
+    (tmp_path / "empty.wav").touch()
+    assert "cannot be read as audio" in refused(capsys, 2, "spot", tmp_path / "empty.wav", "--model", trained)
+
+
+def test_a_recording_without_samples(trained: Path, tmp_path: Path, capsys: Capture) -> None:
+    soundfile.write(tmp_path / "none.wav", np.zeros(0, np.int16), 16000)
+    assert "empty" in refused(capsys, 2, "spot", tmp_path / "none.wav", "--model", trained)
+
+
+def test_a_recording_that_is_too_short(trained: Path, tmp_path: Path, capsys: Capture) -> None:
+    soundfile.write(tmp_path / "short.wav", np.zeros(300, np.int16), 16000)
+    message = refused(capsys, 2, "spot", tmp_path / "short.wav", "--model", trained)
+    assert "19 ms" in message
+    assert "50 ms is the least" in message
+
+
+def test_a_recording_with_nan(trained: Path, tmp_path: Path, capsys: Capture) -> None:
+    soundfile.write(tmp_path / "nan.wav", np.full(16000, np.nan, np.float32), 16000, subtype="FLOAT")
+    assert "NaN" in refused(capsys, 2, "spot", tmp_path / "nan.wav", "--model", trained)
+
+
+def test_a_missing_file_and_a_folder(trained: Path, tmp_path: Path, capsys: Capture) -> None:
+    assert "no such file" in refused(capsys, 2, "spot", tmp_path / "absent.wav", "--model", trained)
+    assert "is a folder" in refused(capsys, 2, "spot", tmp_path, "--model", trained)
+
+
+@pytest.mark.parametrize("rate", [0, -16000, 16000.0, "16000", True, 10**7])
+def test_a_wrong_rate_in_python(trained: Path, rate: object) -> None:
+    with pytest.raises(circlematch.CircleMatchError, match="sample_rate is"):
+        circlematch.load(trained).predict(np.zeros(16000, np.float32), rate)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("dtype", [np.int64, np.complex64, object, bool])
+def test_a_wrong_type_in_python(trained: Path, dtype: type) -> None:
+    with pytest.raises(circlematch.CircleMatchError, match="samples have the type"):
+        circlematch.load(trained).predict(np.zeros(16000, dtype), 16000)
+
+
+def test_an_unknown_model_lists_the_released_ones(capsys: Capture) -> None:
+    message = refused(capsys, 2, "spot", "a.wav", "--model", "d99-mars")
+    assert "no model is called 'd99-mars'" in message
+    for name in circlematch.names():
+        assert name in message
+
+
+def test_a_damaged_weights_file(trained: Path, tmp_path: Path, capsys: Capture) -> None:
+    data = bytearray(trained.read_bytes())
+    data[-5] ^= 1
+    (tmp_path / "bent.safetensors").write_bytes(data)
+    (tmp_path / "cut.safetensors").write_bytes(data[: len(data) // 2])
+    assert "checksum" in refused(capsys, 1, "spot", "a.wav", "--model", tmp_path / "bent.safetensors")
+    assert "get" in refused(capsys, 1, "spot", "a.wav", "--model", tmp_path / "cut.safetensors")
+
+
+def test_a_missing_folder_says_how_to_get_the_data(tmp_path: Path, capsys: Capture) -> None:
+    message = refused(capsys, 2, "train", "--task", "gsc1", "--data", tmp_path / "nowhere")
+    assert "circlematch data get gsc1" in message
+    assert "no such folder" in refused(capsys, 2, "train", "--data", tmp_path / "nowhere")
+
+
+def test_a_folder_without_words(tmp_path: Path, capsys: Capture) -> None:
+    assert "at least 2 words" in refused(capsys, 2, "train", "--data", tmp_path)
+
+
+def test_neither_task_nor_data(capsys: Capture) -> None:
+    assert "give --task" in refused(capsys, 2, "train")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (["--width", "7"], "even number"),
+        (["--width", "many"], "invalid int value"),
+        (["--epochs", "0"], "at least 1"),
+        (["--batch-size", "1"], "at least 2"),
+        (["--dropout", "1"], "less than 1"),
+        (["--peak-learning-rate", "0"], "between 0 and 10"),
+        (["--label-smoothing", "1.5"], "[0, 1)"),
+        (["--seed", "-1"], "at least 0"),
+        (["--ablation", "nothing"], "no-circular"),
+        (["--task", "gsc3"], "gsc1"),
+        (["--threads", "0"], "at least 1"),
+        (["--speed", "11"], "unrecognized"),
+    ],
+)
+def test_a_wrong_argument_of_train(words: Path, capsys: Capture, arguments: list[str], reason: str) -> None:
+    assert reason in refused(capsys, 2, "train", "--data", words, *arguments)
+
+
+def test_an_unknown_command_and_none(capsys: Capture) -> None:
+    assert "invalid choice" in refused(capsys, 2, "dance")
+    assert "required" in refused(capsys, 2)
+
+
+def test_a_model_for_other_words(words: Path, trained: Path, tmp_path: Path, capsys: Capture) -> None:
+    other = tmp_path / "other"
+    for word in ("ja", "nein"):
+        (other / word).mkdir(parents=True)
+        for take in range(3):
+            soundfile.write(other / word / f"{take}.wav", np.zeros(16000, np.int16), 16000)
+    assert "they must be the same" in refused(capsys, 2, "evaluate", "--model", trained, "--data", other)
+
+
+def test_an_unknown_split_lists_the_splits(words: Path, trained: Path, capsys: Capture) -> None:
+    message = refused(capsys, 2, "evaluate", "--model", trained, "--data", words, "--split", "exam")
+    assert "validation" in message
+
+
+def test_resuming_what_is_not_a_run(tmp_path: Path, capsys: Capture) -> None:
+    assert "holds no run" in refused(capsys, 2, "train", "--resume", tmp_path)
+
+
+def test_a_full_disk_is_one_line_and_leaves_no_part_behind(words: Path, tmp_path: Path) -> None:
+    """A real limit on file size stands in for a full disk: the same OSError family, from the same write."""
+
+    def limit() -> None:
+        import signal
+
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
+
+    cache = tmp_path / "warm"
+    environment = {**os.environ, "CIRCLEMATCH_CACHE": str(cache)}
+    base = [sys.executable, "-m", "circlematch", "train", "--data", str(words), "--width", "16", "--epochs", "1"]
+    subprocess.run([*base, "--out", str(tmp_path / "first")], check=True, capture_output=True, env=environment)
+    out = tmp_path / "second"
+    failed = subprocess.run(
+        [*base, "--out", str(out)], capture_output=True, text=True, env=environment, preexec_fn=limit
+    )
+    assert failed.returncode == 1
+    assert failed.stderr.count("\n") == 1, failed.stderr
+    assert "the disk is full" in failed.stderr
+    assert not list(out.glob(".*.part"))
+    assert "second" in failed.stderr, "the line names the file"
+    assert read_checkpoint(out / "checkpoint.safetensors").card.epochs == 0, "the checkpoint before it is whole"

@@ -1,0 +1,151 @@
+"""The C front end against plain NumPy in double precision (Section 4.1)."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from circlematch.config import FRONT_END
+from circlematch.errors import AudioError
+from circlematch.front_end import LANES, AugmentPlan, log_mel
+
+TOLERANCE = 6e-6  # the largest difference seen is 2e-6
+
+
+def mel_filters() -> npt.NDArray[np.float64]:
+    """HTK triangles over the FFT bins, from their definition: (32, 257)."""
+    mel = np.linspace(0, 2595 * np.log10(1 + 8000 / 700), 34)
+    hz = 700 * (10 ** (mel / 2595) - 1)
+    bins = np.arange(257) * 16000 / 512
+    rising = (bins - hz[:-2, None]) / (hz[1:-1] - hz[:-2])[:, None]
+    falling = (hz[2:, None] - bins) / (hz[2:] - hz[1:-1])[:, None]
+    return np.maximum(0, np.minimum(rising, falling))
+
+
+def oracle(samples: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """Frame t looks back over [160(t+1) − 400, 160(t+1)), zeros before the recording: (32, T)."""
+    padded = np.concatenate([np.zeros(240), samples])
+    window = 0.5 - 0.5 * np.cos(2 * np.pi * np.arange(400) / 400)
+    frames = [padded[160 * t : 160 * t + 400] * window for t in range(len(samples) // 160)]
+    power = np.abs(np.fft.rfft(frames, 512)) ** 2
+    return (np.log(power @ mel_filters().T + 1e-6) - np.log(1e-6)).T
+
+
+def noisy(count: int, samples: int = 16000, seed: int = 0) -> npt.NDArray[np.float32]:
+    generator = np.random.default_rng(seed)
+    loudness = 10 ** generator.uniform(-5, 0, (count, 1))
+    return (loudness * generator.standard_normal((count, samples))).astype(np.float32)
+
+
+def test_log_mel_equals_numpy_for_loud_and_quiet_clips() -> None:
+    clips = noisy(LANES + 3)
+    expected = np.stack([oracle(clip.astype(np.float64)) for clip in clips])
+    assert log_mel(clips).shape == (LANES + 3, 32, 100)
+    np.testing.assert_allclose(log_mel(clips), expected, atol=TOLERANCE, rtol=0)
+
+
+@pytest.mark.parametrize("hz", [100.0, 437.5, 1000.0, 3999.0, 7900.0])
+def test_log_mel_of_a_tone_equals_numpy(hz: float) -> None:
+    tone = np.sin(2 * np.pi * hz * np.arange(16000) / 16000).astype(np.float32)
+    np.testing.assert_allclose(log_mel(tone[None])[0], oracle(tone.astype(np.float64)), atol=2e-3, rtol=0)
+
+
+def test_int16_clips_give_the_picture_of_their_float_values() -> None:
+    integers = (noisy(5) * 8000).clip(-32768, 32767).astype(np.int16)
+    np.testing.assert_array_equal(log_mel(integers), log_mel(integers / np.float32(32768)))
+
+
+def test_silence_is_exactly_zero() -> None:
+    assert not log_mel(np.zeros((2, 16000), np.float32)).any()
+
+
+def test_one_second_is_one_hundred_frames_and_each_hop_adds_one() -> None:
+    for samples, frames in [(16000, 100), (16159, 100), (16160, 101), (159, 0), (160, 1)]:
+        assert log_mel(np.zeros((1, samples), np.float32)).shape == (1, FRONT_END.mel_bands, frames)
+
+
+def test_frames_are_causal_so_a_longer_recording_begins_with_the_same_frames() -> None:
+    clip = noisy(1, 32000)
+    np.testing.assert_array_equal(log_mel(clip)[:, :, :100], log_mel(clip[:, :16000]))
+
+
+@settings(max_examples=20, deadline=None)
+@given(count=st.integers(1, 40), threads=st.integers(1, 4))
+def test_a_clip_does_not_depend_on_its_neighbours_or_on_threads(count: int, threads: int) -> None:
+    clips = noisy(count, 1600, seed=count)
+    together = log_mel(clips, threads=threads)
+    for index in range(count):
+        np.testing.assert_array_equal(together[index : index + 1], log_mel(clips[index : index + 1]))
+
+
+def plan(shifts: list[int], gains: list[float], offsets: list[int], noise: npt.NDArray[np.float32]) -> AugmentPlan:
+    return AugmentPlan(np.array(shifts, np.int32), np.array(offsets, np.uint32), np.array(gains, np.float32), noise)
+
+
+def test_augmentation_shifts_with_zeros_and_adds_scaled_noise() -> None:
+    clips = noisy(6)
+    noise = np.random.default_rng(1).standard_normal(20000).astype(np.float32)
+    shifts, gains, offsets = [0, 160, -160, 1600, -1600, 7], [0, 0, 0.01, -0.02, 0, 0.003], [0, 5, 4000, 17, 0, 3999]
+    expected = np.zeros_like(clips)
+    for row, (shift, gain, offset) in enumerate(zip(shifts, gains, offsets, strict=True)):
+        moved = np.roll(clips[row], shift)
+        moved[:shift] = 0 if shift > 0 else moved[:shift]
+        if shift < 0:
+            moved[shift:] = 0
+        expected[row] = moved + np.float32(gain) * noise[offset : offset + 16000]
+    augmented = log_mel(clips, plan(shifts, gains, offsets, noise))
+    np.testing.assert_allclose(augmented, log_mel(expected), atol=1e-4, rtol=0)
+
+
+def test_a_shift_beyond_the_clip_leaves_silence() -> None:
+    noise = np.zeros(16000, np.float32)
+    assert not log_mel(noisy(2), plan([16000, -16000], [0, 0], [0, 0], noise)).any()
+
+
+def test_a_plan_that_reads_past_the_noise_is_refused() -> None:
+    with pytest.raises(ValueError, match="fewer than 16000 samples"):
+        log_mel(noisy(1), plan([0], [1.0], [1], np.zeros(16000, np.float32)))
+    with pytest.raises(ValueError, match="the plan is for 2 clips"):
+        log_mel(noisy(1), plan([0, 0], [0, 0], [0, 0], np.zeros(16000, np.float32)))
+
+
+def test_a_single_clip_without_a_batch_axis_is_refused() -> None:
+    with pytest.raises(AudioError, match=r"\(B, samples\)"):
+        log_mel(np.zeros(16000, np.float32))
+
+
+def test_the_gil_is_released_while_the_engine_works() -> None:
+    """A Python thread keeps counting while another computes features: it would stand still under the GIL."""
+    clips = noisy(512)
+    ticks = 0
+    done = threading.Event()
+
+    def count() -> None:
+        nonlocal ticks
+        while not done.is_set():
+            ticks += 1
+            time.sleep(0)
+
+    counter = threading.Thread(target=count)
+    counter.start()
+    before, began = ticks, time.perf_counter()
+    log_mel(clips, threads=1)
+    counted, seconds = ticks - before, time.perf_counter() - began
+    done.set()
+    counter.join()
+    # Held, the GIL would let the counter run a few times at the edges of the call only.
+    assert counted > 20, f"{counted} ticks in {seconds:.3f} s"
+
+
+def test_the_tables_in_c_are_those_that_the_configuration_gives(repository: Path) -> None:
+    command = [sys.executable, "engine/tables.py", "--check"]
+    assert subprocess.run(command, cwd=repository).returncode == 0

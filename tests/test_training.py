@@ -1,0 +1,257 @@
+"""The training loop: it learns, it is deterministic, and it resumes bit for bit."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import circlematch
+from circlematch.config import Network, Recipe
+from circlematch.data.cache import ClipSet, load_split
+from circlematch.data.folder import read_folder
+from circlematch.errors import DamagedFileError, UsageError
+from circlematch.parameters import Tensors
+from circlematch.safetensors import read_safetensors
+from circlematch.training.checkpoint import Epoch, read_checkpoint
+from circlematch.training.loop import train
+from circlematch.training.run import CHECKPOINT, MODEL, Outcome, Run, perform
+from circlematch.training.step import Batch
+from circlematch.training.torch_step import TorchStep
+
+RECIPE = Recipe(epochs=3, batch_size=32, peak_learning_rate=0.02)
+
+
+def a_run(words: Path, folder: Path, **changes: object) -> Run:
+    dataset = read_folder(words)
+    network = Network(width=8, classes=len(dataset.labels))
+    return replace(Run(dataset, network, RECIPE, seed=0, folder=folder), **changes)  # type: ignore[arg-type]
+
+
+def quietly(run: Run, resume: bool = False, watchers: tuple[object, ...] = ()) -> Outcome:
+    return perform(run, resume=resume, watchers=watchers, say=lambda _: None)  # type: ignore[arg-type]
+
+
+def same(first: Tensors, second: Tensors) -> bool:
+    return first.keys() == second.keys() and all(np.array_equal(first[name], second[name]) for name in first)
+
+
+class StopAfter:
+    """A watcher that interrupts a run, as Ctrl-C would, in the middle of an epoch."""
+
+    def __init__(self, epoch: int) -> None:
+        self.at = epoch
+
+    def batch(self, epoch: int, done: int, of: int, loss: float) -> None:
+        if epoch == self.at and done < of:
+            raise KeyboardInterrupt
+
+    def epoch(self, number: int, result: Epoch, learning_rate: float) -> None:
+        pass
+
+
+def test_training_learns_words_that_differ_only_in_the_order_of_their_sounds(words: Path, tmp_path: Path) -> None:
+    outcome = quietly(a_run(words, tmp_path / "run", recipe=replace(RECIPE, epochs=30, batch_size=16)))
+    assert outcome.reports["test"].accuracy >= 0.9
+    assert outcome.record["history"][-1][0] < 0.6 * outcome.record["history"][0][0]
+
+
+def test_a_run_that_is_interrupted_and_resumed_ends_with_the_same_bits(words: Path, tmp_path: Path) -> None:
+    whole = quietly(a_run(words, tmp_path / "whole"))
+    run = a_run(words, tmp_path / "cut")
+    with pytest.raises(KeyboardInterrupt):
+        quietly(run, watchers=(StopAfter(1),))
+    assert read_checkpoint(run.folder / CHECKPOINT).card.epochs == 1
+    resumed = quietly(run, resume=True)
+    assert same(circlematch.load(whole.model).tensors, circlematch.load(resumed.model).tensors)
+    assert whole.record["weights_sha256"] == resumed.record["weights_sha256"]
+    assert [row[:2] for row in whole.record["history"]] == [row[:2] for row in resumed.record["history"]]
+
+
+def test_interrupting_the_first_epoch_leaves_a_checkpoint_too(words: Path, tmp_path: Path) -> None:
+    run = a_run(words, tmp_path / "cut")
+    with pytest.raises(KeyboardInterrupt):
+        quietly(run, watchers=(StopAfter(0),))
+    assert read_checkpoint(run.folder / CHECKPOINT).card.epochs == 0
+    assert quietly(run, resume=True).record["epochs"] == RECIPE.epochs
+
+
+def test_a_checkpoint_is_a_model_that_answers(words: Path, tmp_path: Path) -> None:
+    run = a_run(words, tmp_path / "cut")
+    with pytest.raises(KeyboardInterrupt):
+        quietly(run, watchers=(StopAfter(2),))
+    prediction = circlematch.load(run.folder / CHECKPOINT).predict(np.zeros(16000, np.int16), 16000)
+    assert prediction.label in run.dataset.labels
+
+
+def test_a_finished_run_can_be_resumed_without_harm(words: Path, tmp_path: Path) -> None:
+    run = a_run(words, tmp_path / "run")
+    first = quietly(run)
+    assert quietly(run, resume=True).record["weights_sha256"] == first.record["weights_sha256"]
+
+
+def test_the_same_seed_gives_the_same_weights_and_another_seed_others(words: Path, tmp_path: Path) -> None:
+    short = replace(RECIPE, epochs=1)
+    runs = [quietly(a_run(words, tmp_path / str(n), recipe=short, seed=seed)) for n, seed in enumerate((5, 5, 6))]
+    digests = [outcome.record["weights_sha256"] for outcome in runs]
+    assert digests[0] == digests[1] != digests[2]
+
+
+def test_a_folder_that_holds_a_run_is_not_overwritten(words: Path, tmp_path: Path) -> None:
+    run = a_run(words, tmp_path / "run", recipe=replace(RECIPE, epochs=1))
+    quietly(run)
+    with pytest.raises(UsageError, match="--resume"):
+        quietly(run)
+
+
+@pytest.mark.parametrize(
+    "change", [{"seed": 1}, {"recipe": replace(RECIPE, epochs=9)}, {"network": Network(classes=4)}]
+)
+def test_a_run_is_not_resumed_with_other_settings(words: Path, tmp_path: Path, change: dict[str, object]) -> None:
+    run = a_run(words, tmp_path / "run")
+    with pytest.raises(KeyboardInterrupt):
+        quietly(run, watchers=(StopAfter(0),))
+    with pytest.raises(UsageError, match=f"another {next(iter(change))}"):
+        quietly(replace(run, **change), resume=True)  # type: ignore[arg-type]
+
+
+def test_resuming_from_nothing_or_from_a_finished_model_is_a_sentence(words: Path, tmp_path: Path) -> None:
+    run = a_run(words, tmp_path / "run", recipe=replace(RECIPE, epochs=1))
+    with pytest.raises(UsageError, match=r"holds no checkpoint\.safetensors"):
+        quietly(run, resume=True)
+    outcome = quietly(run)
+    with pytest.raises(DamagedFileError, match="finished model"):
+        read_checkpoint(outcome.model)
+
+
+def test_the_record_says_what_was_run(words: Path, tmp_path: Path) -> None:
+    run = a_run(words, tmp_path / "run")
+    record = quietly(run).record
+    for key in ("task", "network", "recipe", "seed", "epochs", "parameters", "training_seconds", "versions", "commit"):
+        assert key in record, key
+    assert record["accuracy"].keys() == {"validation", "test"}
+    model = circlematch.load(run.folder / MODEL)
+    assert model.card.accuracy == record["accuracy"]
+    assert model.card.labels == run.dataset.labels
+    arrays, _ = read_safetensors(run.folder / MODEL)
+    assert not [name for name in arrays if name.startswith("adamw")], "a finished model carries no optimiser"
+    assert not list(run.folder.glob(".*")), "nothing half-written is left"
+
+
+def test_the_model_file_scores_as_the_step_that_made_it(words: Path, tmp_path: Path) -> None:
+    run = a_run(words, tmp_path / "run")
+    outcome = quietly(run)
+    clips = load_split(run.dataset, "test")
+    right = (circlematch.load(outcome.model).scores(clips.clips(slice(None))).argmax(1) == clips.labels).mean()
+    assert right == outcome.record["accuracy"]["test"]
+
+
+class Recorder:
+    """A step that learns nothing and writes down what it is given."""
+
+    name = "recorder"
+
+    def __init__(self) -> None:
+        self.batches: list[Batch] = []
+        self.rates: list[float] = []
+
+    def learn(self, batch: Batch, learning_rate: float) -> float:
+        self.batches.append(batch)
+        self.rates.append(learning_rate)
+        return 1.0
+
+    def scores(self, clips: np.ndarray) -> np.ndarray:  # type: ignore[type-arg]
+        return np.zeros((len(clips), 2), np.float32)
+
+    def weights(self) -> Tensors:
+        return {}
+
+    def state(self) -> dict[str, np.ndarray]:  # type: ignore[type-arg]
+        return {}
+
+    def restore(self, weights: Tensors, state: dict[str, np.ndarray]) -> None:  # type: ignore[type-arg]
+        pass
+
+
+def numbered(count: int) -> ClipSet:
+    """Clips whose first sample is their number."""
+    audio = np.zeros((count, 16000), np.int16)
+    audio[:, 0] = np.arange(count)
+    return ClipSet("train", audio, np.arange(count), np.arange(count) % 2, (None,) * count, {})
+
+
+def test_each_epoch_hears_every_clip_once_in_another_order() -> None:
+    step, clips = Recorder(), numbered(70)
+    train(step, Recipe(epochs=2, batch_size=32), 0, clips, clips, (), (), lambda _: None)
+    assert [len(batch.labels) for batch in step.batches] == [32, 32, 6] * 2
+    heard = [number for batch in step.batches for number in batch.clips[:, 0].tolist()]
+    first, second = heard[:70], heard[70:]
+    assert sorted(first) == sorted(second) == list(range(70))
+    assert first != second
+    assert len({batch.seed for batch in step.batches}) == 6
+    for batch in step.batches:
+        np.testing.assert_array_equal(batch.labels, batch.clips[:, 0] % 2)
+
+
+def test_the_loop_follows_the_one_cycle_over_all_epochs() -> None:
+    step, clips = Recorder(), numbered(64)
+    train(step, Recipe(epochs=10, batch_size=32), 0, clips, clips, (), (), lambda _: None)
+    assert len(step.rates) == 20
+    assert int(np.argmax(step.rates)) == 1  # the last step of a warm-up of 10 %
+    assert step.rates[-1] == min(step.rates)
+
+
+def test_dropout_depends_on_the_batch_seed_alone(words: Path) -> None:
+    clips = load_split(read_folder(words), "train")
+    step = TorchStep(Network(width=8, classes=4), RECIPE, seed=0)
+    before = step.weights(), step.state()
+
+    def loss(seed: int) -> float:
+        from circlematch.data.augment import Augmenter
+
+        step.restore(*before)
+        plan = Augmenter(RECIPE.augmentation, 0).plan(32, np.random.default_rng(0))
+        return step.learn(Batch(clips.clips(slice(0, 32)), clips.labels[:32], plan, (seed,)), 1e-3)
+
+    assert loss(1) == loss(1) != loss(2)
+
+
+def wait_for(path: Path, seconds: float = 60) -> None:
+    until = time.monotonic() + seconds
+    while not path.exists():
+        assert time.monotonic() < until, f"{path.name} did not appear"
+        time.sleep(0.05)
+
+
+def command(words: Path, folder: Path, *more: str) -> list[str]:
+    return [
+        *(sys.executable, "-m", "circlematch", "train", "--data", str(words), "--width", "4", "--out", str(folder)),
+        *("--epochs", "3", "--batch-size", "16", "--threads", "1", *more),
+    ]
+
+
+@pytest.mark.parametrize("blow", [signal.SIGINT, signal.SIGKILL])
+def test_a_killed_process_resumes_to_the_same_bits(words: Path, tmp_path: Path, blow: signal.Signals) -> None:
+    """The real thing: a process of its own, hit at some moment of its training, then --resume."""
+    environment = {**os.environ, "CIRCLEMATCH_CACHE": str(tmp_path / "cache")}
+    subprocess.run(command(words, tmp_path / "whole"), check=True, capture_output=True, env=environment)
+    process = subprocess.Popen(command(words, tmp_path / "cut"), stderr=subprocess.PIPE, text=True, env=environment)
+    wait_for(tmp_path / "cut" / CHECKPOINT)
+    process.send_signal(blow)
+    message = process.communicate()[1]
+    if blow == signal.SIGINT:
+        assert process.returncode == 130
+        assert f"circlematch train --resume {tmp_path / 'cut'}" in message
+        assert "Traceback" not in message
+    assert not (tmp_path / "cut" / MODEL).exists(), "the blow came too late to test anything"
+    resume = [sys.executable, "-m", "circlematch", "train", "--resume", str(tmp_path / "cut"), "--threads", "1"]
+    subprocess.run(resume, check=True, capture_output=True, env=environment)
+    first, second = (circlematch.load(tmp_path / name / MODEL).tensors for name in ("whole", "cut"))
+    assert same(first, second)
