@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,7 @@ from circlematch.errors import AudioError
 __all__ = ["SUFFIXES", "first_second", "prepare", "read", "to_int16"]
 
 SUFFIXES = (".wav", ".flac", ".ogg", ".opus", ".mp3")
+TYPES = ("f2", "f4", "f8", "f16", "i2", "i4", "u1")  # in either byte order
 SHORTEST_MS = 50  # five frames: the least that five ordered prototypes can fill
 
 Samples = npt.NDArray[np.float32]
@@ -28,7 +30,8 @@ def read(path: str | Path) -> Samples:
     if path.is_dir():
         raise AudioError(f"{path} is a folder; give a recording ({', '.join(SUFFIXES)})")
     try:
-        samples, rate = soundfile.read(path, dtype="float32", always_2d=True)  # (samples, channels)
+        name = os.fsencode(path) if os.name == "posix" else path  # soundfile encodes a str as strict UTF-8
+        samples, rate = soundfile.read(name, dtype="float32", always_2d=True)  # (samples, channels)
     except (soundfile.LibsndfileError, RuntimeError) as error:
         reason = getattr(error, "error_string", None) or str(error)
         raise AudioError(
@@ -45,8 +48,11 @@ def prepare(samples: npt.ArrayLike, sample_rate: int) -> Samples:
 
     Integers are scaled by their type (int16 by 32768). Channels, if any, are the second axis and are averaged.
     """
-    given = np.asarray(samples)
-    if given.dtype.kind not in "fiu" or given.dtype in (np.uint16, np.uint32, np.uint64, np.int8, np.int64):
+    try:
+        given = np.asarray(samples)
+    except ValueError as error:  # rows of different lengths
+        raise AudioError("samples are not one array of numbers; give (samples,) or (samples, channels)") from error
+    if given.dtype.str[1:] not in TYPES:
         raise AudioError(f"samples have the type {given.dtype}; give int16, int32, uint8 or a float type")
     if given.ndim not in (1, 2):
         raise AudioError(f"samples have the shape {given.shape}; give (samples,) or (samples, channels)")
@@ -54,8 +60,9 @@ def prepare(samples: npt.ArrayLike, sample_rate: int) -> Samples:
         raise AudioError(f"sample_rate is {sample_rate!r}; give whole samples per second, such as 16000")
     if not 1_000 <= sample_rate <= 768_000:
         raise AudioError(f"sample_rate is {sample_rate}; it must lie between 1000 and 768000 per second")
+    sample_rate = int(sample_rate)
     if given.size == 0:
-        raise AudioError("the recording is empty")
+        raise AudioError(f"the recording is empty; {SHORTEST_MS} ms is the least")
     if given.shape[0] * 1000 < SHORTEST_MS * sample_rate:
         raise AudioError(
             f"the recording lasts {1000 * given.shape[0] / sample_rate:.0f} ms; {SHORTEST_MS} ms is the least"
@@ -72,7 +79,8 @@ def prepare(samples: npt.ArrayLike, sample_rate: int) -> Samples:
 
 def _as_float(samples: npt.NDArray[np.generic]) -> Samples:
     if samples.dtype.kind == "f":
-        return samples.astype(np.float32, copy=False)
+        with np.errstate(over="ignore"):  # becomes infinite, and is refused as such
+            return samples.astype(np.float32, copy=False)
     if samples.dtype == np.uint8:  # WAV's only unsigned type has its zero at 128
         return (samples.astype(np.float32) - 128.0) / 128.0
     return samples.astype(np.float32) / np.float32(2 ** (8 * samples.dtype.itemsize - 1))

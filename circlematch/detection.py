@@ -2,12 +2,14 @@
 
 A window of one second slides over the recording by 100 ms. A keyword is found when its probability rises over the
 threshold; the hit is the window where it is highest; the probability must fall below the threshold before the same
-keyword can be found again. One burst is one hit, wherever it lies, the end of the recording included.
+keyword can be found again. One burst is one hit, wherever it lies, the end of the recording included. Two keywords
+cannot be said at the same time: of hits that overlap, the most probable stays.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import inf
 
 import numpy as np
 import numpy.typing as npt
@@ -19,7 +21,7 @@ __all__ = ["BACKGROUND", "BLOCK_FRAMES", "THRESHOLD", "Hit", "Outlook", "find_hi
 
 BACKGROUND = (UNKNOWN, SILENCE)
 BLOCK_FRAMES = 10  # frames between two looks at the scores
-THRESHOLD = 0.8
+THRESHOLD = 0.7
 
 
 @dataclass(frozen=True)
@@ -40,6 +42,7 @@ class Outlook:
     first_frames: npt.NDArray[np.int64]  # (W,) where each window begins
     window_frames: int
     spans: npt.NDArray[np.float32] | None  # (W, K, 2) expected frame of the first and last prototype, in the window
+    seconds: float = inf  # how long the recording is, without the zeros behind it
 
     def span(self, window: int, label: int) -> tuple[float, float]:
         """Start and end of a keyword in seconds; the window's own where the head has no prototypes."""
@@ -49,7 +52,7 @@ class Outlook:
         else:
             begin, end = (float(frame) for frame in self.spans[window, label])
         hop = FRONT_END.hop_ms / 1000
-        return round((first + begin) * hop, 3), round((first + end + 1) * hop, 3)
+        return round(min((first + begin) * hop, self.seconds), 3), round(min((first + end + 1) * hop, self.seconds), 3)
 
 
 def padded(samples: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
@@ -60,7 +63,7 @@ def padded(samples: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
 
 
 def find_hits(outlook: Outlook, labels: tuple[str, ...], threshold: float = THRESHOLD) -> list[Hit]:
-    """Bursts of each keyword over the threshold, one hit each, in the order of their start."""
+    """Bursts of each keyword over the threshold, one hit each, none overlapping, in the order of their start."""
     hits = []
     for index, label in enumerate(labels):
         if label in BACKGROUND:
@@ -68,8 +71,18 @@ def find_hits(outlook: Outlook, labels: tuple[str, ...], threshold: float = THRE
         for burst in _bursts(outlook.probabilities[:, index] >= threshold):
             peak = burst.start + int(outlook.probabilities[burst, index].argmax())
             start, end = outlook.span(peak, index)
-            hits.append(Hit(label, float(outlook.probabilities[peak, index]), start, end))
-    return sorted(hits, key=lambda hit: (hit.start, hit.label))
+            if start < end:  # else it lies in the zeros behind the recording
+                hits.append(Hit(label, float(outlook.probabilities[peak, index]), start, end))
+    return sorted(_without_overlap(hits), key=lambda hit: hit.start)
+
+
+def _without_overlap(hits: list[Hit]) -> list[Hit]:
+    """The most probable of any hits that share time."""
+    kept: list[Hit] = []
+    for hit in sorted(hits, key=lambda hit: (-hit.score, hit.start, hit.label)):
+        if all(hit.end <= other.start or other.end <= hit.start for other in kept):
+            kept.append(hit)
+    return kept
 
 
 def _bursts(over: npt.NDArray[np.bool_]) -> list[slice]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
@@ -97,8 +98,9 @@ class Model:
 
     def predict(self, samples: npt.ArrayLike, sample_rate: int) -> Prediction:
         """The keyword in the first second of a recording: its label, score, all scores, start and end."""
-        clip = audio.first_second(audio.prepare(samples, sample_rate))
-        outlook = self._scorer.windows(log_mel(clip[None]))
+        whole = audio.prepare(samples, sample_rate)
+        seconds = min(whole.size, FRONT_END.clip_samples) / FRONT_END.sample_rate_hz
+        outlook = self._scorer.windows(log_mel(audio.first_second(whole)[None]), seconds)
         row = outlook.probabilities[0]
         best = int(row.argmax())
         spoken = self.labels[best] not in detection.BACKGROUND
@@ -111,7 +113,7 @@ class Model:
     ) -> list[detection.Hit]:
         """Every keyword in a recording of any length, with its start and end in seconds."""
         whole = audio.prepare(samples, sample_rate)
-        outlook = self._scorer.windows(log_mel(detection.padded(whole)[None]))
+        outlook = self._scorer.windows(log_mel(detection.padded(whole)[None]), whole.size / FRONT_END.sample_rate_hz)
         return detection.find_hits(outlook, self.labels, threshold)
 
     def scores(self, clips: npt.NDArray[np.int16]) -> npt.NDArray[np.float32]:
@@ -132,8 +134,14 @@ def write_model(path: Path, card: Card, tensors: Tensors, extra: dict[str, npt.N
     weights_digest = digest(dict(tensors))
     everything = {**tensors, **(extra or {})}
     values = {**card.to_json(), "sha256": weights_digest, "sha256_all": digest(everything)}
+    values["sha256_card"] = _card_digest(values)
     write_safetensors(path, everything, {"format": "np", METADATA_KEY: json.dumps(values, ensure_ascii=False)})
     return weights_digest
+
+
+def _card_digest(values: dict[str, Any]) -> str:
+    """SHA-256 of the card, whatever the order of its entries."""
+    return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
 
 
 def read_model(path: Path) -> tuple[Model, dict[str, npt.NDArray[Any]]]:
@@ -143,9 +151,14 @@ def read_model(path: Path) -> tuple[Model, dict[str, npt.NDArray[Any]]]:
         raise DamagedFileError(f"{path} is a safetensors file, but not a CircleMatch model")
     try:
         values = json.loads(metadata[METADATA_KEY])
+        expected_card = values.pop("sha256_card", None)
+        found_card = _card_digest(values)
         expected, expected_all = values.pop("sha256"), values.pop("sha256_all")
         card = Card.from_json(values)
-    except (ValueError, TypeError, KeyError) as error:
+        if found_card != expected_card:
+            raise UsageError("its checksum does not match its card; get the file again")
+        parameter_count(card.network)
+    except (ValueError, TypeError, KeyError, AttributeError, ArithmeticError, RecursionError) as error:
         raise DamagedFileError(f"{path} cannot be read as a CircleMatch model: {error}") from error
     extra = {name: array for name, array in arrays.items() if not name.startswith(("encoder.", "head."))}
     tensors: Tensors = {name: array for name, array in arrays.items() if name not in extra}

@@ -73,10 +73,11 @@ def read_safetensors(path: Path) -> tuple[Arrays, dict[str, str]]:
         metadata = header.pop("__metadata__", {})
         numbers = memoryview(data)[8 + length :]
         arrays = {name: _array(entry, numbers) for name, entry in header.items()}
-        used = sum(array.nbytes for array in arrays.values())
-        if used != len(numbers) or not isinstance(metadata, dict):
-            raise ValueError("its numbers do not fill the file")
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        places = sorted(entry["data_offsets"] for entry in header.values())
+        ends = [0, *(end for _, end in places)]
+        if [start for start, _ in places] != ends[:-1] or ends[-1] != len(numbers) or not isinstance(metadata, dict):
+            raise ValueError("its numbers do not fill the file one behind the other")
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise DamagedFileError(f"{path} is damaged ({error}); get the file again") from error
     return arrays, metadata
 
@@ -84,6 +85,8 @@ def read_safetensors(path: Path) -> tuple[Arrays, dict[str, str]]:
 def _array(entry: dict[str, Any], numbers: memoryview) -> npt.NDArray[Any]:
     dtype, shape = DTYPES[entry["dtype"]], tuple(entry["shape"])
     start, end = entry["data_offsets"]
+    if not all(isinstance(size, int) and size >= 0 for size in shape):
+        raise ValueError(f"the shape {list(shape)} is not one of whole numbers")
     if not 0 <= start <= end <= len(numbers) or end - start != prod(shape) * dtype.itemsize:
         raise ValueError(f"offsets {start}–{end} do not hold the shape {list(shape)}")
     return np.frombuffer(numbers[start:end], dtype=dtype).reshape(shape).copy()

@@ -103,13 +103,20 @@ def _row(clip: Clip, store: AudioCache) -> int:
 def decode(paths: Sequence[Path], cache: Path, progress: Callable[[int, int], None] | None = None) -> AudioCache:
     """One second of each file as int16 at 16 kHz, from the cache where the same files were decoded before."""
     folder = cache / _key(paths)
-    if not (folder / "index.json").is_file():
+    try:
+        index, audio = _open(folder)
+    except (OSError, ValueError, KeyError):  # not there, or damaged
+        shutil.rmtree(folder, ignore_errors=True)
         _build(paths, folder, progress)
-    index = json.loads((folder / "index.json").read_text())
-    audio = np.load(folder / "audio.npy", mmap_mode="r")
+        index, audio = _open(folder)
     broken = {paths[number]: reason for number, reason in index["broken"]}
     kept = [path for path in paths if path not in broken]
     return AudioCache(audio, {path: row for row, path in enumerate(kept)}, broken)
+
+
+def _open(folder: Path) -> tuple[dict[str, list[tuple[int, str]]], npt.NDArray[np.int16]]:
+    index = json.loads((folder / "index.json").read_text())
+    return index, np.load(folder / "audio.npy", mmap_mode="r")
 
 
 def _key(paths: Sequence[Path]) -> str:
@@ -119,9 +126,9 @@ def _key(paths: Sequence[Path]) -> str:
         try:
             status = path.stat()
         except OSError:
-            digest.update(f"\n{path.absolute()} absent".encode())
+            digest.update(f"\n{path.absolute()} absent".encode(errors="surrogateescape"))
         else:
-            digest.update(f"\n{path.absolute()} {status.st_size} {status.st_mtime_ns}".encode())
+            digest.update(f"\n{path.absolute()} {status.st_size} {status.st_mtime_ns}".encode(errors="surrogateescape"))
     return digest.hexdigest()[:32]
 
 
@@ -147,18 +154,18 @@ def _decode_all(
     """Write all readable files as rows of one array; returns (number, reason) of the broken ones."""
     broken: list[tuple[int, str]] = []
     shape = (len(paths), FRONT_END.clip_samples)
-    rows = np.lib.format.open_memmap(target, mode="w+", dtype=np.int16, shape=shape)
-    row = 0
-    with ThreadPoolExecutor(usable_cores()) as pool:
+    header = {"descr": np.lib.format.dtype_to_descr(np.dtype(np.int16)), "fortran_order": False, "shape": shape}
+    # Written, not mapped: a full disk is then an OSError, where a mapped page that finds no room kills the process.
+    with target.open("wb") as stream, ThreadPoolExecutor(usable_cores()) as pool:
+        np.lib.format.write_array_header_1_0(stream, header)
         for number, result in enumerate(pool.map(_try_read, paths)):
             if isinstance(result, str):
                 broken.append((number, result))
             else:
-                rows[row] = result
-                row += 1
+                stream.write(result.tobytes())
             if progress is not None:
                 progress(number + 1, len(paths))
-    rows.flush()
+        stream.write(bytes(len(broken) * FRONT_END.clip_samples * 2))
     return broken
 
 
@@ -166,5 +173,5 @@ def _try_read(path: Path) -> npt.NDArray[np.int16] | str:
     """The first second, or why it cannot be read."""
     try:
         return to_int16(first_second(read(path)))
-    except (AudioError, OSError) as error:
+    except AudioError as error:
         return str(error)

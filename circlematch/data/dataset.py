@@ -46,4 +46,8 @@ class Dataset:
 
 def rank(names: Iterable[str], salt: str) -> list[str]:
     """Names in an order that looks random and is the same on every machine: sorted by SHA-256 of salt and name."""
-    return sorted(names, key=lambda name: (hashlib.sha256(f"{salt}/{name}".encode()).digest(), name))
+
+    def order(name: str) -> tuple[bytes, str]:
+        return hashlib.sha256(f"{salt}/{name}".encode(errors="surrogateescape")).digest(), name
+
+    return sorted(names, key=order)

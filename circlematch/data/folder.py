@@ -58,19 +58,25 @@ def read_folder(root: Path) -> Dataset:
 
 def _find(root: Path) -> dict[str, list[Path]]:
     """Recordings of each word, sorted."""
+    if not root.is_dir():
+        raise DatasetError(f"{root}: there is no such folder")
     files: dict[str, list[Path]] = {}
     for folder in sorted(path for path in root.iterdir() if path.is_dir()):
         if folder.name.startswith(("_", ".")) and folder.name not in SPECIAL:
             continue
-        paths = sorted(path for path in folder.rglob("*") if path.suffix.lower() in SUFFIXES and path.is_file())
+        paths = sorted(path for path in folder.rglob("*") if _is_recording(path))
         if paths:
-            files[SPECIAL.get(folder.name, folder.name)] = paths
+            files.setdefault(SPECIAL.get(folder.name, folder.name), []).extend(paths)
     if len(files) < 2:
         raise DatasetError(
             f"{root} holds {len(files)} folders with recordings; at least 2 words are needed, one folder each "
             f"({', '.join(SUFFIXES)})"
         )
     return files
+
+
+def _is_recording(path: Path) -> bool:
+    return path.suffix.lower() in SUFFIXES and not path.name.startswith(".") and path.is_file()
 
 
 def _speakers(root: Path, files: dict[str, list[Path]]) -> tuple[dict[Path, str], str]:

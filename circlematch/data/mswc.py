@@ -83,17 +83,19 @@ def _rows(folder: Path, language: str) -> Iterator[tuple[str, dict[str, str]]]:
 def _read_csv(path: Path, columns: tuple[str, ...]) -> Iterator[dict[str, str]]:
     with path.open(newline="", encoding="utf-8") as stream:
         reader = csv.DictReader(stream)
-        missing = [column for column in columns if column not in (reader.fieldnames or ())]
-        if missing:
-            raise DatasetError(f"{path} has no column {', '.join(missing)}; it must have {', '.join(columns)}")
-        yield from reader
+        try:
+            missing = [column for column in columns if column not in (reader.fieldnames or ())]
+            if missing:
+                raise DatasetError(f"{path} has no column {', '.join(missing)}; it must have {', '.join(columns)}")
+            for row in reader:
+                if any(row[column] is None for column in columns):
+                    raise DatasetError(f"{path} is damaged: line {reader.line_num} is cut; get the file again")
+                yield row
+        except (UnicodeDecodeError, csv.Error) as error:
+            raise DatasetError(f"{path} is damaged ({error}); get the file again") from error
 
 
 def _clip(clips: Path, link: str) -> Path:
     """The clip's path; some file systems store accents decomposed."""
-    path = clips / link
-    if not path.exists():
-        decomposed = clips / unicodedata.normalize("NFD", link)
-        if decomposed.exists():
-            return decomposed
-    return path
+    spellings = [clips / link, *(clips / unicodedata.normalize(form, link) for form in ("NFC", "NFD"))]
+    return next((path for path in spellings if path.exists()), spellings[0])

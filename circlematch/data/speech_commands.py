@@ -42,6 +42,8 @@ def split_of_speaker(speaker: str) -> str:
 
 def read_speech_commands(root: Path, name: str, archive: Path | None = None) -> Dataset:
     """The 12-class task from the official folder layout (one folder per word, lists beside them)."""
+    if not root.is_dir():
+        raise DatasetError(f"{root}: there is no such folder (circlematch data get {name})")
     words = {
         path.name: path for path in sorted(root.iterdir()) if path.is_dir() and not path.name.startswith(("_", "."))
     }
@@ -59,13 +61,20 @@ def read_speech_commands(root: Path, name: str, archive: Path | None = None) -> 
             key = f"{word}/{path.stem}"  # without the suffix, so that a copy in FLAC is the same set
             by_split[_split_of(key, lists)][key] = path
     splits = {split: _twelve_classes(members) for split, members in by_split.items()}
+    notes = tuple(filter(None, (_too_few_unknown(split, clips) for split, clips in splits.items())))
     if archive is not None:
         splits["archive"] = read_archive(archive)
         splits["archive-zero"] = tuple(
             Clip(None, clip.label) if LABELS[clip.label] == SILENCE else clip for clip in splits["archive"]
         )
     rule = "official lists" if len(lists) == len(LISTS) else "hash of the speaker (a list is missing)"
-    return Dataset(name, LABELS, splits, rule, LICENCE, SOURCE)
+    return Dataset(name, LABELS, splits, rule, LICENCE, SOURCE, notes)
+
+
+def _too_few_unknown(split: str, clips: tuple[Clip, ...]) -> str:
+    """What to say of a split whose unknown words are fewer than its silent clips; nothing where they are as many."""
+    unknown, silence = (sum(LABELS[clip.label] == label for clip in clips) for label in (UNKNOWN, SILENCE))
+    return f"{split} has {unknown} recordings of unknown words instead of {silence}" if unknown < silence else ""
 
 
 def read_archive(root: Path) -> tuple[Clip, ...]:

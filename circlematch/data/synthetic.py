@@ -92,6 +92,8 @@ class Speaker:
 def say(phones: str, speaker: Speaker, generator: np.random.Generator) -> npt.NDArray[np.float32]:
     """One second with the word somewhere in it."""
     unknown = set(phones) - PHONES.keys()
+    if not phones:
+        raise UsageError(f"a word needs at least one phone; there are {' '.join(PHONES)}")
     if unknown:
         raise UsageError(f"no phone is written {', '.join(sorted(unknown))}; there are {' '.join(PHONES)}")
     tempo = speaker.tempo * generator.uniform(0.92, 1.08)

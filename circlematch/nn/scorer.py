@@ -49,9 +49,10 @@ class Scorer:
         return out
 
     @torch.no_grad()
-    def windows(self, picture: npt.NDArray[np.float32]) -> Outlook:
+    def windows(self, picture: npt.NDArray[np.float32], seconds: float) -> Outlook:
         """Encode a whole recording (1, F, T) once and slide the head over it, a window of one second per block.
 
+        `seconds` is the length of the recording without the zeros behind it.
         This is the reference that streaming is held to: nothing is encoded twice, no window sees a seam.
         """
         T = FRONT_END.clip_frames
@@ -63,6 +64,7 @@ class Scorer:
             first_frames=np.arange(len(sliding), dtype=np.int64) * BLOCK_FRAMES,
             window_frames=T,
             spans=None if spans[0] is None else torch.cat(spans).numpy(),
+            seconds=seconds,
         )
 
     def _head(self, features: Tensor) -> tuple[Tensor, Tensor | None]:
