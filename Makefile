@@ -11,7 +11,7 @@ ENGINE := $(wildcard engine/*.c engine/*.h) engine/build.py
 
 export OMP_NUM_THREADS ?= $(shell nproc 2>/dev/null || sysctl -n hw.ncpu)
 
-.PHONY: demo test lint format types tables clean
+.PHONY: help demo test lint format types tables readme clean
 .DEFAULT_GOAL := help
 
 help:
@@ -50,6 +50,9 @@ format: $(VENV)/.dev
 
 tables: $(VENV)/.dev
 	$(BIN)/python engine/tables.py
+
+readme: $(VENV)/.dev
+	$(BIN)/python experiments/readme.py
 
 clean:
 	rm -rf $(VENV) $(DEMO) build *.egg-info circlematch/_engine.c circlematch/_engine*.so

@@ -1,0 +1,79 @@
+"""The released models: whole, licensed, recorded, and as good as their cards say."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import circlematch
+from circlematch import audio
+from circlematch.data.cache import load_split
+from circlematch.data.dataset import Dataset
+from circlematch.data.speech_commands import LABELS, read_archive
+from circlematch.evaluation import evaluate
+from circlematch.safetensors import digest
+
+ARCHIVE = Path(__file__).resolve().parents[2] / "shared" / "data" / "speech_commands_test_set_v0.01.zip"
+
+
+@pytest.fixture(params=circlematch.names())
+def name(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+def test_there_are_released_models() -> None:
+    assert "d16-gsc1" in circlematch.names()
+
+
+def test_a_released_model_carries_its_licence_source_and_figures(name: str) -> None:
+    card = circlematch.load(name).card
+    assert card.name == name
+    assert card.licence == "CC BY 4.0"
+    assert "Speech Commands" in card.source
+    assert {"validation", "test", "archive"} <= card.accuracy.keys()
+    assert card.parameters == {4: 982, 8: 1702, 16: 3238, 32: 6694}[card.network.width]
+
+
+def test_a_released_model_has_a_record_with_the_same_weights_and_figures(name: str, repository: Path) -> None:
+    model = circlematch.load(name)
+    records = [json.loads(path.read_text()) for path in sorted((repository / "results").rglob("*.json"))]
+    (record,) = [row for row in records if row.get("weights_sha256") == digest(dict(model.tensors))]
+    assert record["accuracy"] == model.card.accuracy
+    assert record["parameters"] == model.card.parameters
+
+
+def test_the_table_in_the_readme_is_drawn_from_the_records(repository: Path) -> None:
+    command = [sys.executable, "experiments/readme.py", "--check"]
+    checked = subprocess.run(command, cwd=repository, capture_output=True, text=True)
+    assert checked.returncode == 0, checked.stderr
+
+
+def test_silence_is_heard_as_silence(name: str) -> None:
+    assert circlematch.load(name).predict(np.zeros(16000, np.int16), 16000).label == "silence"
+
+
+def test_the_example_is_heard_as_the_readme_says(repository: Path) -> None:
+    """The words, their order and times in the README are what the model answers today."""
+    hits = circlematch.load("d16-gsc1").spot(audio.read(repository / "examples" / "commands.flac"), 16000)
+    readme = (repository / "README.md").read_text()
+    assert hits
+    for hit in hits:
+        assert f"examples/commands.flac: {hit.label}  {hit.score:.1%}  {hit.start:.2f}–{hit.end:.2f} s" in readme
+
+
+@pytest.mark.skipif(not ARCHIVE.is_file(), reason="Google's test archive for v0.01 is not beside the repository")
+def test_accuracy_on_the_official_archive_is_what_the_card_says(tmp_path: Path) -> None:
+    with zipfile.ZipFile(ARCHIVE) as archive:
+        archive.extractall(tmp_path / "archive")
+    dataset = Dataset("gsc1", LABELS, {"archive": read_archive(tmp_path / "archive")}, "", "", "")
+    model = circlematch.load("d16-gsc1")
+    result = evaluate(model.scores, load_split(dataset, "archive"), LABELS)
+    assert result.clips == 3081
+    # FLAC keeps every bit of the recordings; what differs is the order of sums on another machine.
+    assert result.accuracy == pytest.approx(model.card.accuracy["archive"], abs=0.001)
