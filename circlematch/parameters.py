@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import prod
+from math import log, prod
 
 import numpy as np
 import numpy.typing as npt
@@ -10,7 +10,7 @@ import numpy.typing as npt
 from circlematch.config import FRONT_END, Network
 from circlematch.errors import DamagedFileError
 
-__all__ = ["Tensors", "buffer_shapes", "check_tensors", "parameter_count", "parameter_shapes"]
+__all__ = ["Tensors", "buffer_shapes", "check_tensors", "initial_tensors", "parameter_count", "parameter_shapes"]
 
 Tensors = dict[str, npt.NDArray[np.float32]]
 Shapes = dict[str, tuple[int, ...]]
@@ -71,6 +71,34 @@ def _norm(name: str, channels: int) -> Shapes:
 def parameter_count(network: Network) -> int:
     """How many numbers are learned (Table 1)."""
     return sum(prod(shape) for shape in parameter_shapes(network).values())
+
+
+def initial_tensors(network: Network, seed: int) -> Tensors:
+    """The weights before training, from `seed` alone: the same for every training step and on every machine.
+
+    Maps and kernels are uniform within ±1/√inputs. Prototypes are about one unit long: only their direction counts,
+    and the shorter a vector, the further a step of AdamW turns it. A class that answers strongly and in order starts
+    out ahead: β is 1/M on each strength and 1 on the path, plus small numbers everywhere.
+    """
+    generator = np.random.default_rng([seed, 0])
+    tensors: dict[str, npt.NDArray[np.float64]] = {}
+    for name, shape in (parameter_shapes(network) | buffer_shapes(network)).items():
+        if name.endswith(("norm.weight", "running_var")):
+            tensors[name] = np.ones(shape)
+        elif name == "head.matcher.prototypes":
+            tensors[name] = generator.standard_normal(shape) * network.width**-0.5
+        elif name == "head.matcher.log_scale":
+            tensors[name] = np.array(log(network.initial_scale))
+        elif name == "head.readout.beta":
+            tensors[name] = 0.1 * generator.standard_normal(shape)
+            tensors[name][: network.prototypes] += 1 / network.prototypes
+            tensors[name][-1] += 1
+        elif name.endswith("weight"):
+            reach = prod(shape[1:]) ** -0.5
+            tensors[name] = generator.uniform(-reach, reach, shape)
+        else:
+            tensors[name] = np.zeros(shape)
+    return {name: tensor.astype(np.float32) for name, tensor in tensors.items()}
 
 
 def check_tensors(tensors: Tensors, network: Network, where: str) -> None:

@@ -6,14 +6,9 @@ from pathlib import Path
 from cffi import FFI
 
 HERE = Path(__file__).resolve().parent
-SOURCES = ["engine/front_end.c"]  # relative to the project, as setuptools wants them
+WINDOWS = os.name == "nt"  # MSVC has no vector types: there, training runs in PyTorch
 
-# No -ffast-math and no contraction: features must not depend on the machine that built the wheel.
-FLAGS = ["/O2"] if os.name == "nt" else ["-std=c99", "-O3", "-ffp-contract=off", "-Wall", "-Wextra"]
-
-ffi = FFI()
-ffi.cdef(
-    """
+FRONT_END = """
     typedef struct {
         int32_t shift;
         uint32_t noise_offset;
@@ -24,13 +19,59 @@ ffi.cdef(
                         const float *noise, cm_front_end_work *work, float *out);
     void cm_log_mel_f32(const float *clips, int64_t count, int64_t samples, const cm_augment *augment,
                         const float *noise, cm_front_end_work *work, float *out);
-    """
-)
+"""
+
+# What train.h declares, for a build whose CM_REAL is `real`.
+TRAIN = """
+    typedef struct {
+        int32_t width, classes, batch, threads;
+        int32_t dense_bands, mean_pooling, circular_statistics, cross_moments, ordered_path;
+        double magnitude_epsilon, leaky_slope, dropout, label_smoothing;
+        double beta1, beta2, epsilon, weight_decay;
+    } cm_train_config;
+    typedef struct {
+        real *parameters, *running, *first_moment, *second_moment;
+        int64_t steps;
+    } cm_train_memory;
+    typedef struct {
+        const int16_t *clips;
+        const cm_augment *augment;
+        const float *noise;
+        const real *pictures;
+        const int32_t *labels;
+        int32_t examples;
+        uint32_t seed;
+        double learning_rate;
+        double *gradients;
+        double loss;
+    } cm_train_batch;
+    typedef struct cm_train cm_train;
+    size_t cm_train_size(const cm_train_config *config);
+    cm_train *cm_train_open(const cm_train_config *config, void *block);
+    void cm_train_close(cm_train *train);
+    int64_t cm_train_parameters(const cm_train *train);
+    int64_t cm_train_running(const cm_train *train);
+    void cm_train_learn(cm_train *train, cm_train_memory *memory, cm_train_batch *batch, int32_t thread);
+    void cm_train_scores(cm_train *train, const cm_train_memory *memory, const cm_train_batch *batch, int32_t thread,
+                         real *scores);
+    void cm_train_dropout(const cm_train_config *config, uint32_t seed, int32_t examples, real *mask);
+"""
+
+FRONT_END_SOURCES = ["engine/front_end.c"]  # relative to the project, as setuptools wants them
+TRAIN_SOURCES = ["engine/train.c", "engine/train_base.c", "engine/train_v3.c", "engine/train_v4.c"]
+
+# No -ffast-math and no contraction: features must not depend on the machine that built the wheel. (The training step
+# turns contraction on for itself.)
+FLAGS = ["/O2"] if WINDOWS else ["-std=c99", "-O3", "-ffp-contract=off", "-Wall", "-Wextra", "-Wno-psabi"]
+
+ffi = FFI()
+ffi.cdef(FRONT_END + ("" if WINDOWS else TRAIN.replace("real", "float")))
 ffi.set_source(
     "circlematch._engine",
-    '#include "front_end.h"',
-    sources=SOURCES,
+    '#include "front_end.h"' + ("" if WINDOWS else '\n#include "train.h"'),
+    sources=FRONT_END_SOURCES + ([] if WINDOWS else TRAIN_SOURCES),
     include_dirs=[str(HERE)],
     extra_compile_args=FLAGS,
+    extra_link_args=[] if WINDOWS else ["-pthread"],
     depends=[str(path) for path in sorted(HERE.glob("*.h"))],
 )

@@ -68,17 +68,17 @@ static cm_clip clip_at(const int16_t *i16, const float *f32, int64_t index, int6
 static void log_mel(const int16_t *i16, const float *f32, int64_t count, int64_t samples, const cm_augment *augment,
                     const float *noise, cm_front_end_work *work, float *out)
 {
-    const int64_t picture = CM_MEL_BANDS * (samples / CM_HOP);
+    const int64_t frames = samples / CM_HOP, picture = CM_MEL_BANDS * frames;
     int64_t index = 0;
     for (; index + CM_BATCH_LANES <= count; index += CM_BATCH_LANES) {
         cm_clip clips[CM_BATCH_LANES];
         for (int l = 0; l < CM_BATCH_LANES; l++)
             clips[l] = clip_at(i16, f32, index + l, samples, augment, noise);
-        log_mel_clips_x16(clips, samples, work, out + index * picture);
+        log_mel_clips_x16(clips, samples, work, out + index * picture, picture, frames, 1);
     }
     for (; index < count; index++) {
         const cm_clip clip = clip_at(i16, f32, index, samples, augment, noise);
-        log_mel_clips_x1(&clip, samples, work, out + index * picture);
+        log_mel_clips_x1(&clip, samples, work, out + index * picture, picture, frames, 1);
     }
 }
 
@@ -92,4 +92,13 @@ void cm_log_mel_f32(const float *clips, int64_t count, int64_t samples, const cm
                     const float *noise, cm_front_end_work *work, float *out)
 {
     log_mel(NULL, clips, count, samples, augment, noise, work, out);
+}
+
+void cm_log_mel_lanes(const int16_t *clips, int64_t count, int64_t first, int64_t samples, const cm_augment *augment,
+                      const float *noise, cm_front_end_work *work, float *out)
+{
+    cm_clip lane[CM_BATCH_LANES] = { { 0 } };  /* a clip of no samples is silence */
+    for (int64_t l = 0; l < CM_BATCH_LANES && first + l < count; l++)
+        lane[l] = clip_at(clips, NULL, first + l, samples, augment, noise);
+    log_mel_clips_x16(lane, samples, work, out, 1, CM_BATCH_LANES, CM_MEL_BANDS * CM_BATCH_LANES);
 }

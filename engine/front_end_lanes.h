@@ -125,8 +125,10 @@ static void LANED(gather)(const cm_clip *clip, int64_t first, int64_t count, flo
             tile[i * CM_LANES] += clip->noise_gain * clip->noise[first + i];
 }
 
-/* CM_LANES clips, a tile of frames at a time. The tile starts with the CM_WINDOW - CM_HOP samples of the past. */
-CM_DISPATCH static void LANED(log_mel_clips)(const cm_clip *clips, int64_t samples, cm_front_end_work *work, float *out)
+/* CM_LANES clips, a tile of frames at a time. The tile starts with the CM_WINDOW - CM_HOP samples of the past.
+ * Value b of frame t of lane l goes to out[l * lane_step + b * band_step + t * frame_step]. */
+CM_DISPATCH static void LANED(log_mel_clips)(const cm_clip *clips, int64_t samples, cm_front_end_work *work, float *out,
+                                             int64_t lane_step, int64_t band_step, int64_t frame_step)
 {
     const int past = CM_WINDOW - CM_HOP, tile = CM_TILE_FRAMES * CM_HOP;
     const int64_t frames = samples / CM_HOP;
@@ -137,7 +139,7 @@ CM_DISPATCH static void LANED(log_mel_clips)(const cm_clip *clips, int64_t sampl
         for (int64_t t = 0; t < count; t++) {
             LANED(log_mel_frame)(work->samples + t * CM_HOP * CM_LANES, work);
             for (int b = 0; b < CM_MEL_BANDS; b++)
-                EACH_LANE out[(l * CM_MEL_BANDS + b) * frames + start + t] = work->mel[b * CM_LANES + l];
+                EACH_LANE out[l * lane_step + b * band_step + (start + t) * frame_step] = work->mel[b * CM_LANES + l];
         }
         memmove(work->samples, work->samples + tile * CM_LANES, sizeof(float) * (size_t)past * CM_LANES);
     }

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from circlematch.config import ABLATIONS, Network, Recipe, ablated
 from circlematch.detection import Hit, Outlook, find_hits, padded
 from circlematch.model import Card, Model
+from circlematch.nn import CircleMatch
 
 LABELS = ("yes", "no", "unknown", "silence")
 YES, NO, UNKNOWN, SILENCE = range(4)
@@ -197,12 +198,9 @@ def test_without_prototypes_a_hit_is_its_window() -> None:
 
 def random_model(ablation: str, seed: int) -> Model:
     """A network that was never trained: it finds something everywhere."""
-    from circlematch.nn.network import seeded
-    from circlematch.nn.scorer import tensors_of
-
     network = ablated(Network(width=4, classes=4), ablation)
     card = Card("random", "none", LABELS, network, Recipe(), seed, 0, {}, "none", "a test")
-    return Model(card, tensors_of(seeded(network, seed)))
+    return Model(card, CircleMatch(config=network, seed=seed).tensors())
 
 
 def recording(samples: int, seed: int) -> npt.NDArray[np.float32]:

@@ -11,7 +11,6 @@ from torch.nn import functional
 from circlematch.config import ABLATIONS, Network, ablated
 from circlematch.errors import UsageError
 from circlematch.nn import CircleMatch
-from circlematch.nn.network import seeded
 from circlematch.nn.readout import describe, descriptor_mask
 from circlematch.parameters import buffer_shapes, parameter_count, parameter_shapes
 
@@ -62,7 +61,7 @@ def test_any_even_width_class_count_and_length_gives_one_score_per_class(frames:
 
 @pytest.mark.parametrize("ablation", ["full", "dense-bands", "mean-pooling"])
 def test_every_parameter_receives_a_gradient(ablation: str) -> None:
-    network = seeded(ablated(Network(width=8, classes=4), ablation), seed=1)
+    network = CircleMatch(config=ablated(Network(width=8, classes=4), ablation), seed=1)
     scores = network(torch.rand(16, 32, 100) * 10)
     functional.cross_entropy(scores, torch.arange(16) % 4, label_smoothing=0.05).backward()
     for name, parameter in network.named_parameters():
@@ -72,7 +71,7 @@ def test_every_parameter_receives_a_gradient(ablation: str) -> None:
 
 @pytest.mark.parametrize(("frame", "first", "last"), [(40, 29, 51), (59, 48, 59), (0, 0, 11)])
 def test_the_encoder_looks_ahead_eleven_frames_and_no_further(frame: int, first: int, last: int) -> None:
-    network = seeded(Network(), seed=0).eval()
+    network = CircleMatch(config=Network(), seed=0).eval()
     base = 5 * torch.rand(1, 32, 60)
     changed = base.clone()
     changed[:, :, frame] += 1.0
@@ -93,7 +92,7 @@ def test_bands_do_not_see_one_another() -> None:
 
 
 def test_responses_are_cosines_scaled_by_alpha() -> None:
-    network = seeded(Network(width=8, classes=3), seed=0).eval()
+    network = CircleMatch(config=Network(width=8, classes=3), seed=0).eval()
     with torch.no_grad():
         responses = network.responses(10 * torch.rand(2, 32, 50))
         matcher = network.head.matcher
@@ -134,18 +133,18 @@ def test_masks_hide_what_their_ablation_names() -> None:
 def test_a_masked_network_does_not_hear_what_is_masked() -> None:
     """Without circular statistics and path, scores cannot depend on when a response comes."""
     config = replace(Network(width=8, classes=3), circular_statistics=False, ordered_path=False)
-    readout = seeded(config, seed=0).head.readout
+    readout = CircleMatch(config=config, seed=0).head.readout
     responses = torch.randn(2, 3, 5, 100)
     shuffled = responses[..., torch.randperm(100)]
     torch.testing.assert_close(readout(responses), readout(shuffled), atol=1e-5, rtol=0)
-    full = seeded(Network(width=8, classes=3), seed=0).head.readout
+    full = CircleMatch(config=Network(width=8, classes=3), seed=0).head.readout
     assert (full(responses) - full(shuffled)).abs().max() > 1e-3
 
 
 def test_the_same_seed_gives_the_same_network_and_leaves_torch_alone() -> None:
     torch.manual_seed(7)
     before = torch.get_rng_state()
-    first, second, other = (seeded(Network(), seed) for seed in (3, 3, 4))
+    first, second, other = (CircleMatch(config=Network(), seed=seed) for seed in (3, 3, 4))
     assert torch.equal(before, torch.get_rng_state())
     assert all(torch.equal(a, b) for a, b in zip(first.parameters(), second.parameters(), strict=True))
     assert not torch.equal(first.head.matcher.prototypes, other.head.matcher.prototypes)

@@ -233,16 +233,22 @@ def wait_for(path: Path, seconds: float = 60) -> None:
 def command(words: Path, folder: Path, *more: str) -> list[str]:
     return [
         *(sys.executable, "-m", "circlematch", "train", "--data", str(words), "--width", "4", "--out", str(folder)),
-        *("--epochs", "3", "--batch-size", "16", "--threads", "1", *more),
+        *("--batch-size", "16", "--threads", "1", *more),
     ]
 
 
 @pytest.mark.parametrize("blow", [signal.SIGINT, signal.SIGKILL])
-def test_a_killed_process_resumes_to_the_same_bits(words: Path, tmp_path: Path, blow: signal.Signals) -> None:
+@pytest.mark.parametrize("step", [("torch", "3"), ("native", "200")])
+def test_a_killed_process_resumes_to_the_same_bits(
+    words: Path, tmp_path: Path, blow: signal.Signals, step: tuple[str, str]
+) -> None:
     """The real thing: a process of its own, hit at some moment of its training, then --resume."""
     environment = {**os.environ, "CIRCLEMATCH_CACHE": str(tmp_path / "cache")}
-    subprocess.run(command(words, tmp_path / "whole"), check=True, capture_output=True, env=environment)
-    process = subprocess.Popen(command(words, tmp_path / "cut"), stderr=subprocess.PIPE, text=True, env=environment)
+    how = ("--step", step[0], "--epochs", step[1])
+    subprocess.run(command(words, tmp_path / "whole", *how), check=True, capture_output=True, env=environment)
+    process = subprocess.Popen(
+        command(words, tmp_path / "cut", *how), stderr=subprocess.PIPE, text=True, env=environment
+    )
     wait_for(tmp_path / "cut" / CHECKPOINT)
     process.send_signal(blow)
     message = process.communicate()[1]
@@ -251,7 +257,17 @@ def test_a_killed_process_resumes_to_the_same_bits(words: Path, tmp_path: Path, 
         assert f"circlematch train --resume {tmp_path / 'cut'}" in message
         assert "Traceback" not in message
     assert not (tmp_path / "cut" / MODEL).exists(), "the blow came too late to test anything"
-    resume = [sys.executable, "-m", "circlematch", "train", "--resume", str(tmp_path / "cut"), "--threads", "1"]
+    resume = [
+        sys.executable,
+        "-m",
+        "circlematch",
+        "train",
+        "--resume",
+        str(tmp_path / "cut"),
+        "--threads",
+        "1",
+        *how[:2],
+    ]
     subprocess.run(resume, check=True, capture_output=True, env=environment)
     first, second = (circlematch.load(tmp_path / name / MODEL).tensors for name in ("whole", "cut"))
     assert same(first, second)

@@ -12,6 +12,7 @@ from circlematch.cli.options import Commands, add_command, add_dataset, add_json
 from circlematch.config import ABLATIONS, Network, Recipe, ablated, from_dict, to_dict
 from circlematch.errors import UsageError
 from circlematch.files import write_json
+from circlematch.training import STEPS
 
 PLAN = "run.json"  # beside the checkpoint: what was asked for, so that --resume needs nothing else
 
@@ -36,6 +37,9 @@ def add(commands: Commands) -> None:
         "--resume", type=Path, metavar="RUN", help="go on with the run in this folder; nothing else is needed"
     )
     parser.add_argument("--threads", type=int, help="threads to use (default: all cores)")
+    parser.add_argument(
+        "--step", choices=STEPS, default="auto", help="what trains: the C engine, PyTorch, or what fits"
+    )
     add_json(parser)
 
 
@@ -52,7 +56,7 @@ def run(options: argparse.Namespace) -> int:
         if resuming
         else options.out or Path("runs") / f"d{network.width}-{dataset.name}-seed{plan['seed']}"
     )
-    work = Run(dataset, network, from_dict(Recipe, plan["recipe"]), plan["seed"], folder, options.threads)
+    work = Run(dataset, network, from_dict(Recipe, plan["recipe"]), plan["seed"], folder, options.threads, options.step)
     say = _quiet if options.json else print
     say(f"{dataset.name}: {len(dataset.labels)} classes, {_sizes(dataset.sizes())}; split {dataset.split_rule}")
     for note in dataset.notes:

@@ -14,12 +14,11 @@ __all__ = ["PrototypeMatcher", "strength"]
 class PrototypeMatcher(nn.Module):
     """Scaled cosine similarity of every frame with every prototype, Eq. (2)."""
 
-    def __init__(self, width: int, classes: int, prototypes: int, initial_scale: float) -> None:
+    def __init__(self, width: int, classes: int, prototypes: int) -> None:
         super().__init__()
         self.norm = nn.BatchNorm1d(width)
-        # Only directions count. About unit length: the shorter a vector, the further a step of AdamW turns it.
-        self.prototypes = nn.Parameter(torch.randn(classes, prototypes, width) * width**-0.5)
-        self.log_scale = nn.Parameter(torch.tensor(log(initial_scale)))  # α = exp(log_scale) > 0
+        self.prototypes = nn.Parameter(torch.zeros(classes, prototypes, width))
+        self.log_scale = nn.Parameter(torch.zeros(()))  # α = exp(log_scale) > 0
 
     def forward(self, features: Tensor) -> Tensor:
         """(B, D, T) -> responses e (B, K, M, T), |e| <= α."""

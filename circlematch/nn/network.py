@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -12,6 +13,7 @@ from circlematch.errors import UsageError
 from circlematch.nn.encoder import Encoder
 from circlematch.nn.matching import PrototypeMatcher
 from circlematch.nn.readout import Readout
+from circlematch.parameters import Tensors, initial_tensors
 
 __all__ = ["CircleMatch", "MeanPooling", "PrototypeHead"]
 
@@ -21,7 +23,7 @@ class PrototypeHead(nn.Module):
 
     def __init__(self, config: Network) -> None:
         super().__init__()
-        self.matcher = PrototypeMatcher(config.width, config.classes, config.prototypes, config.initial_scale)
+        self.matcher = PrototypeMatcher(config.width, config.classes, config.prototypes)
         self.readout = Readout(config)
 
     def forward(self, features: Tensor) -> Tensor:
@@ -46,15 +48,17 @@ class MeanPooling(nn.Module):
 class CircleMatch(nn.Module):
     """CircleMatch-D`width` for `classes` classes: (B, 32, T) log-mel -> (B, K) scores, any T of at least 5.
 
-    Give the two numbers, or a whole `Network` configuration as `config`.
+    Give the two numbers, or a whole `Network` configuration as `config`. The initial weights depend on `seed` alone.
     """
 
-    def __init__(self, width: int = 16, classes: int = 12, *, config: Network | None = None) -> None:
+    def __init__(self, width: int = 16, classes: int = 12, *, config: Network | None = None, seed: int = 0) -> None:
         super().__init__()
         self.config = config if config is not None else replace(Network(), width=width, classes=classes)
-        self.encoder = Encoder(self.config)
         self.dropout = nn.Dropout(self.config.dropout)
-        self.head = MeanPooling(self.config) if self.config.mean_pooling else PrototypeHead(self.config)
+        with torch.random.fork_rng(devices=[]):  # what torch draws here is overwritten at once
+            self.encoder = Encoder(self.config)
+            self.head = MeanPooling(self.config) if self.config.mean_pooling else PrototypeHead(self.config)
+        self.load_tensors(initial_tensors(self.config, seed))
 
     def forward(self, log_mel: Tensor) -> Tensor:
         """(B, 32, T) -> (B, K)."""
@@ -86,9 +90,15 @@ class CircleMatch(nn.Module):
         """How many numbers are learned."""
         return sum(parameter.numel() for parameter in self.parameters())
 
+    def tensors(self) -> Tensors:
+        """The weights and running statistics, as a model file holds them."""
+        return {
+            name: tensor.detach().cpu().numpy().astype(np.float32, copy=True)
+            for name, tensor in self.state_dict().items()
+            if not name.endswith("num_batches_tracked")
+        }
 
-def seeded(config: Network, seed: int) -> CircleMatch:
-    """A new network whose initial weights depend on `seed` alone, whatever was drawn before."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        return CircleMatch(config=config)
+    def load_tensors(self, tensors: Tensors) -> None:
+        """Take the tensors of a model file."""
+        counters = {name: value for name, value in self.state_dict().items() if name.endswith("num_batches_tracked")}
+        self.load_state_dict({name: torch.from_numpy(array.copy()) for name, array in tensors.items()} | counters)

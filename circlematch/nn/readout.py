@@ -40,7 +40,7 @@ class Readout(nn.Module):
     def __init__(self, config: Network) -> None:
         super().__init__()
         self.config = config
-        self.beta = nn.Parameter(_initial_beta(config))
+        self.beta = nn.Parameter(torch.zeros(config.descriptor_size))
         self.log_gain = nn.Parameter(torch.zeros(()))  # γ = exp(log_gain)
         self.bias = nn.Parameter(torch.zeros(config.classes))
         self.register_buffer("mask", descriptor_mask(config), persistent=False)
@@ -49,11 +49,3 @@ class Readout(nn.Module):
         """(B, K, M, T) -> (B, K)."""
         descriptors = describe(responses, self.config) * self.mask  # (B, K, 24)
         return self.log_gain.exp() * (descriptors @ self.beta) + self.bias
-
-
-def _initial_beta(config: Network) -> Tensor:
-    """A class that answers strongly and in order scores high; the circle's say is learned from small numbers."""
-    beta = 0.1 * torch.randn(config.descriptor_size)
-    beta[: config.prototypes] += 1.0 / config.prototypes
-    beta[-1] += 1.0
-    return beta

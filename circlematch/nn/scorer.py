@@ -14,24 +14,9 @@ from circlematch.nn.network import CircleMatch, PrototypeHead
 from circlematch.nn.ordered_path import path_marginals
 from circlematch.parameters import Tensors
 
-__all__ = ["Scorer", "load_tensors", "tensors_of"]
+__all__ = ["Scorer"]
 
 BATCH = 512
-
-
-def tensors_of(network: CircleMatch) -> Tensors:
-    """The weights and running statistics, as a model file holds them."""
-    return {
-        name: tensor.detach().cpu().numpy().astype(np.float32, copy=True)
-        for name, tensor in network.state_dict().items()
-        if not name.endswith("num_batches_tracked")
-    }
-
-
-def load_tensors(network: CircleMatch, tensors: Tensors) -> None:
-    """Put the tensors of a model file into a network."""
-    counters = {name: value for name, value in network.state_dict().items() if name.endswith("num_batches_tracked")}
-    network.load_state_dict({name: torch.from_numpy(array.copy()) for name, array in tensors.items()} | counters)
 
 
 class Scorer:
@@ -39,7 +24,7 @@ class Scorer:
 
     def __init__(self, config: Network, tensors: Tensors) -> None:
         self.network = CircleMatch(config=config).eval()
-        load_tensors(self.network, tensors)
+        self.network.load_tensors(tensors)
 
     @torch.no_grad()
     def scores(self, clips: npt.NDArray[np.int16]) -> npt.NDArray[np.float32]:

@@ -26,12 +26,14 @@ from circlematch.errors import UsageError, require
 from circlematch.evaluation import Report, evaluate
 from circlematch.files import write_json
 from circlematch.model import Card, write_model
+from circlematch.training import STEPS
 from circlematch.training.checkpoint import Checkpoint, Epoch, read_checkpoint, write_checkpoint
 from circlematch.training.loop import train
+from circlematch.training.native_step import NativeStep, why_not_native
 from circlematch.training.step import Step
 from circlematch.training.watch import Terminal, Watcher, tensorboard_if_installed
 
-__all__ = ["Outcome", "Run", "perform"]
+__all__ = ["STEPS", "Outcome", "Run", "make_step", "perform"]
 
 CHECKPOINT, MODEL, RECORD = "checkpoint.safetensors", "model.safetensors", "record.json"
 
@@ -46,6 +48,7 @@ class Run:
     seed: int
     folder: Path
     threads: int | None = None
+    step: str = "auto"  # native, torch, or the engine's where it can and PyTorch's where not
 
     @property
     def name(self) -> str:
@@ -71,7 +74,8 @@ def perform(
 ) -> Outcome:
     """Train, or go on with training; then read each test split once, and write the model and its record."""
     checkpoint = _starting_point(run, resume)
-    step = _torch_step(run)
+    step = make_step(run.step, run.network, run.recipe, run.seed, run.threads)
+    say(f"step: {step.name}")
     if checkpoint is not None:
         step.restore(checkpoint.weights, checkpoint.state)
     training, validation = _load(run.dataset, "train", say), _load(run.dataset, "validation", say)
@@ -103,11 +107,16 @@ def _starting_point(run: Run, resume: bool) -> Checkpoint | None:
     return checkpoint
 
 
-def _torch_step(run: Run) -> Step:
-    require("torch", extra="torch", purpose="training")
+def make_step(kind: str, network: Network, recipe: Recipe, seed: int, threads: int | None = None) -> Step:
+    """The training step by name; "auto" is the engine's wherever it can train the network."""
+    if kind not in STEPS:
+        raise UsageError(f"no step is called {kind!r}; there are {', '.join(STEPS)}")
+    if kind == "native" or (kind == "auto" and why_not_native(network) is None):
+        return NativeStep(network, recipe, seed, threads)
+    require("torch", extra="torch", purpose="training with the PyTorch step")
     from circlematch.training.torch_step import TorchStep
 
-    return TorchStep(run.network, run.recipe, run.seed, run.threads)
+    return TorchStep(network, recipe, seed, threads)
 
 
 def _load(dataset: Dataset, split: str, say: Callable[[str], None]) -> ClipSet:

@@ -11,8 +11,7 @@ from torch.nn import functional
 
 from circlematch.config import Network, Recipe
 from circlematch.front_end import log_mel
-from circlematch.nn.network import seeded
-from circlematch.nn.scorer import load_tensors, tensors_of
+from circlematch.nn.network import CircleMatch
 from circlematch.parameters import Tensors
 from circlematch.training.step import Batch
 
@@ -32,7 +31,7 @@ class TorchStep:
         self.threads = threads
         self.recipe = recipe
         self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-        self.network = seeded(network, seed).to(self.device)
+        self.network = CircleMatch(config=network, seed=seed).to(self.device)
         self.optimizer = torch.optim.AdamW(
             self.network.parameters(),
             lr=recipe.peak_learning_rate,
@@ -70,7 +69,7 @@ class TorchStep:
 
     def weights(self) -> Tensors:
         """The weights and running statistics, as a model file holds them."""
-        return tensors_of(self.network)
+        return self.network.tensors()
 
     def state(self) -> dict[str, npt.NDArray[Any]]:
         """AdamW's step count and both moments of every parameter."""
@@ -82,7 +81,7 @@ class TorchStep:
 
     def restore(self, weights: Tensors, state: dict[str, npt.NDArray[Any]]) -> None:
         """Go on from `weights` and `state` as if nothing had happened."""
-        load_tensors(self.network, weights)
+        self.network.load_tensors(weights)
         for name, parameter in self.network.named_parameters():
             moments = {
                 key: torch.from_numpy(state[f"adamw.{key}.{name}"].copy())

@@ -1,0 +1,162 @@
+"""The training step in C: forward, backward and AdamW for sixteen examples at a time, on all cores, without torch."""
+
+from __future__ import annotations
+
+import weakref
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from circlematch._engine import ffi, lib
+from circlematch.config import Network, Recipe
+from circlematch.errors import UsageError
+from circlematch.front_end import usable_cores
+from circlematch.parameters import Tensors, buffer_shapes, initial_tensors, parameter_shapes
+from circlematch.training.step import Batch
+
+__all__ = ["NativeStep", "why_not_native"]
+
+MOMENTS = {"exp_avg": "first_moment", "exp_avg_sq": "second_moment"}  # PyTorch's names -> the engine's
+
+
+def why_not_native(network: Network) -> str | None:
+    """The reason why this network cannot be trained by the engine here, or None."""
+    if not hasattr(lib, "cm_train_learn"):
+        return "this build of the engine has no training step"
+    fixed = Network()
+    for name in (
+        "prototypes",
+        "harmonics",
+        "conv_channels",
+        "bands",
+        "band_features",
+        "lifting_blocks",
+        "path_temperature",
+    ):
+        if getattr(network, name) != getattr(fixed, name):
+            return f"the engine trains networks with {name} = {getattr(fixed, name)} only, not {getattr(network, name)}"
+    return None
+
+
+class NativeStep:
+    """AdamW on the cross-entropy with label smoothing, Section 4.1. The bits do not depend on the number of threads."""
+
+    name = "native"
+
+    def __init__(self, network: Network, recipe: Recipe, seed: int, threads: int | None = None) -> None:
+        if (reason := why_not_native(network)) is not None:
+            raise UsageError(f"{reason}; give --step torch")
+        self.network, self.recipe = network, recipe
+        self.threads = threads or usable_cores()
+        self.config = ffi.new("cm_train_config *", _config(network, recipe, self.threads))
+        self.block = np.zeros(lib.cm_train_size(self.config), dtype=np.uint8)
+        self.train = lib.cm_train_open(self.config, ffi.from_buffer(self.block))
+        weakref.finalize(self, _close, self.train, self.block)  # the block must outlive what lies in it
+        self.team = ThreadPoolExecutor(max(self.threads - 1, 1))
+        count, running = lib.cm_train_parameters(self.train), lib.cm_train_running(self.train)
+        self.arrays = {name: np.zeros(count, dtype=np.float32) for name in ("parameters", *MOMENTS.values())}
+        self.arrays["running"] = np.zeros(running, dtype=np.float32)
+        self.memory = ffi.new("cm_train_memory *", {name: _pointer(array) for name, array in self.arrays.items()})
+        self.restore(initial_tensors(network, seed), {})
+
+    def learn(self, batch: Batch, learning_rate: float) -> float:
+        """One optimiser step; returns the mean loss of the batch."""
+        augment = batch.plan.packed(batch.clips.shape[1])
+        labels = batch.labels.astype(np.int32)
+        given = {
+            "clips": ffi.from_buffer("int16_t[]", batch.clips),
+            "augment": ffi.from_buffer("cm_augment[]", augment),
+            "noise": ffi.from_buffer("float[]", batch.plan.noise),
+            "labels": ffi.from_buffer("int32_t[]", labels),
+            "examples": len(labels),
+            "seed": int(np.random.SeedSequence(batch.seed).generate_state(1)[0]),
+            "learning_rate": learning_rate,
+        }
+        work = ffi.new("cm_train_batch *", given)
+        self._together(lambda thread: lib.cm_train_learn(self.train, self.memory, work, thread))
+        return float(work.loss)
+
+    def scores(self, clips: npt.NDArray[np.int16]) -> npt.NDArray[np.float32]:
+        """Class scores in evaluation mode: (B, samples) -> (B, K)."""
+        out = np.empty((len(clips), self.network.classes), dtype=np.float32)
+        for start in range(0, len(clips), self.recipe.batch_size):
+            part = np.ascontiguousarray(clips[start : start + self.recipe.batch_size])
+            given = {"clips": ffi.from_buffer("int16_t[]", part), "examples": len(part)}
+            work, to = ffi.new("cm_train_batch *", given), _pointer(out[start:])
+            self._together(
+                lambda thread, work=work, to=to: lib.cm_train_scores(self.train, self.memory, work, thread, to)
+            )
+        return out
+
+    def _together(self, call: Any) -> None:
+        """Run one call on every thread of the team; inside, they wait for one another."""
+        others = [self.team.submit(call, thread) for thread in range(1, self.threads)]
+        call(0)
+        for other in others:
+            other.result()
+
+    def weights(self) -> Tensors:
+        """The weights and running statistics, as a model file holds them."""
+        return self._split("parameters") | self._split("running")
+
+    def state(self) -> dict[str, npt.NDArray[Any]]:
+        """AdamW's memory under the names that the PyTorch step uses: either can go on from the other's checkpoint."""
+        if self.memory.steps == 0:
+            return {}
+        out: dict[str, npt.NDArray[Any]] = {}
+        for theirs, ours in MOMENTS.items():
+            out |= {f"adamw.{theirs}.{name}": array for name, array in self._split(ours).items()}
+        return out | {
+            f"adamw.step.{name}": np.array(self.memory.steps, dtype=np.float32)
+            for name in parameter_shapes(self.network)
+        }
+
+    def restore(self, weights: Tensors, state: dict[str, npt.NDArray[Any]]) -> None:
+        """Go on from `weights` and `state` as if nothing had happened."""
+        self._join("parameters", weights)
+        self._join("running", weights)
+        self.memory.steps = int(
+            max((array for name, array in state.items() if name.startswith("adamw.step.")), default=0)
+        )
+        for theirs, ours in MOMENTS.items():
+            prefix = f"adamw.{theirs}."
+            moments = {name.removeprefix(prefix): array for name, array in state.items() if name.startswith(prefix)}
+            if moments:
+                self._join(ours, moments)
+            else:
+                self.arrays[ours].fill(0)
+
+    def _split(self, which: str) -> Tensors:
+        """A flat array as named tensors."""
+        shapes = buffer_shapes(self.network) if which == "running" else parameter_shapes(self.network)
+        ends = np.cumsum([int(np.prod(shape)) for shape in shapes.values()])
+        parts = np.split(self.arrays[which], ends[:-1])
+        return {name: part.reshape(shape).copy() for (name, shape), part in zip(shapes.items(), parts, strict=True)}
+
+    def _join(self, which: str, tensors: dict[str, npt.NDArray[Any]]) -> None:
+        """Named tensors into a flat array."""
+        shapes = buffer_shapes(self.network) if which == "running" else parameter_shapes(self.network)
+        self.arrays[which][:] = np.concatenate([np.ravel(tensors[name]) for name in shapes])
+
+
+def _close(train: Any, block: npt.NDArray[np.uint8]) -> None:
+    lib.cm_train_close(train)
+    del block
+
+
+def _config(network: Network, recipe: Recipe, threads: int) -> dict[str, Any]:
+    """The engine's configuration."""
+    same = ("width", "classes", "magnitude_epsilon", "leaky_slope", "dropout")
+    flags = ("dense_bands", "mean_pooling", "circular_statistics", "cross_moments", "ordered_path")
+    return {
+        **{name: getattr(network, name) for name in (*same, *flags)},
+        **{name: getattr(recipe, name) for name in ("label_smoothing", "beta1", "beta2", "epsilon", "weight_decay")},
+        "batch": recipe.batch_size,
+        "threads": threads,
+    }
+
+
+def _pointer(array: npt.NDArray[np.float32]) -> Any:
+    return ffi.from_buffer("float[]", array)

@@ -1,0 +1,159 @@
+/* Sixteen examples side by side: the vector type that training is written in. Needs GCC or Clang.
+ *
+ * A `lanes` holds one number of each of sixteen examples. Arithmetic on it reads like scalar code; the compiler turns
+ * it into whatever vectors the target has. Nothing is shuffled between lanes until a sum over the batch is taken.
+ * Compiled with CM_REAL=double, the same source is its own oracle in double precision.
+ */
+#ifndef CM_LANES_H
+#define CM_LANES_H
+
+#include <math.h>
+#include <stdint.h>
+
+#ifndef CM_REAL
+#define CM_REAL float
+#define CM_SINGLE 1
+#endif
+
+#define LANES 16
+#define LANED static inline __attribute__((always_inline, unused))
+
+typedef CM_REAL real;
+#ifdef CM_SINGLE
+typedef int32_t real_bits;
+#define SIGN_BIT ((real_bits)0x80000000u)
+#else
+typedef int64_t real_bits;
+#define SIGN_BIT ((real_bits)0x8000000000000000u)
+#endif
+
+typedef real lanes __attribute__((vector_size(LANES * sizeof(real)), may_alias));
+typedef real_bits lane_bits __attribute__((vector_size(LANES * sizeof(real)), may_alias));
+typedef double wide __attribute__((vector_size(LANES * sizeof(double)), may_alias));  /* for sums that need more */
+typedef uint32_t lane_words __attribute__((vector_size(LANES * sizeof(uint32_t)), may_alias));
+
+LANED lanes lanes_of(real value)
+{
+    return (lanes){ 0 } + value;
+}
+
+LANED lanes lanes_abs(lanes x)
+{
+    return (lanes)((lane_bits)x & ~SIGN_BIT);
+}
+
+/* a where `mask` is all ones, b where it is zero. */
+LANED lanes lanes_select(lane_bits mask, lanes a, lanes b)
+{
+    return (lanes)((mask & (lane_bits)a) | (~mask & (lane_bits)b));
+}
+
+LANED wide lanes_widen(lanes x)
+{
+    return __builtin_convertvector(x, wide);
+}
+
+LANED lanes wide_narrow(wide x)
+{
+    return __builtin_convertvector(x, lanes);
+}
+
+/* Sum over the lanes, in their order, of the examples that `present` (ones and zeros) says are there. */
+LANED double lanes_sum(lanes x, const real *present)
+{
+    double sum = 0;
+    for (int l = 0; l < LANES; l++)
+        sum += (double)x[l] * (double)present[l];
+    return sum;
+}
+
+LANED double wide_sum(wide x, const real *present)
+{
+    double sum = 0;
+    for (int l = 0; l < LANES; l++)
+        sum += x[l] * (double)present[l];
+    return sum;
+}
+
+/* LeakyReLU without a branch: (1+slope)/2 x + (1-slope)/2 |x|. */
+LANED lanes leaky(lanes x, real slope)
+{
+    return x * ((1 + slope) / 2) + lanes_abs(x) * ((1 - slope) / 2);
+}
+
+/* Its derivative: 1 where x (or the activation, which has the same sign) is positive, else slope. */
+LANED lanes leaky_slope(lanes x, real slope)
+{
+    const lanes half = lanes_of((1 - slope) / 2);
+    return (lanes)(((lane_bits)x & SIGN_BIT) ^ (lane_bits)half) + (1 + slope) / 2;
+}
+
+/* e^x. In float32: x = k ln 2 + r, |r| <= 0.35, and the series of e^r to r^7; within 2 units in the last place. */
+LANED lanes lanes_exp(lanes x)
+{
+#ifdef CM_SINGLE
+    const lanes top = lanes_of(88.0f), bottom = lanes_of(-87.0f);
+    x = lanes_select(x > top, top, x);
+    x = lanes_select(x < bottom, bottom, x);
+    const float rounder = 12582912.0f;  /* 1.5 * 2^23: adding it leaves the nearest whole number in the low bits */
+    const lanes shifted = x * 1.44269504f + rounder;
+    const lanes k = shifted - rounder;
+    const lanes r = (x - k * 0.693359375f) + k * 2.12194440e-4f;  /* ln 2 in two parts */
+    lanes p = r * (1.0f / 5040) + 1.0f / 720;
+    p = p * r + 1.0f / 120;
+    p = p * r + 1.0f / 24;
+    p = p * r + 1.0f / 6;
+    p = p * r + 0.5f;
+    p = p * r + 1.0f;
+    p = p * r + 1.0f;
+    return (lanes)((lane_bits)p + ((lane_bits)shifted << 23));
+#else
+    lanes out;
+    for (int l = 0; l < LANES; l++)
+        out[l] = exp(x[l]);
+    return out;
+#endif
+}
+
+LANED lanes lanes_sqrt(lanes x)
+{
+    lanes out;
+    for (int l = 0; l < LANES; l++)
+#ifdef CM_SINGLE
+        out[l] = sqrtf(x[l]);
+#else
+        out[l] = sqrt(x[l]);
+#endif
+    return out;
+}
+
+LANED lanes lanes_log(wide x)
+{
+    lanes out;
+    for (int l = 0; l < LANES; l++)
+        out[l] = (real)log(x[l]);
+    return out;
+}
+
+/* A well-mixed 32-bit hash of each word. */
+LANED lane_words lanes_hash(lane_words x)
+{
+    x ^= x >> 16;
+    x *= 0x7feb352du;
+    x ^= x >> 15;
+    x *= 0x846ca68bu;
+    x ^= x >> 16;
+    return x;
+}
+
+LANED uint32_t hash_word(uint32_t x)
+{
+    x ^= x >> 16;
+    x *= 0x7feb352du;
+    x ^= x >> 15;
+    x *= 0x846ca68bu;
+    x ^= x >> 16;
+    return x;
+}
+
+#endif

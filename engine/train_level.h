@@ -1,0 +1,22 @@
+/* The three functions that train.c chooses from, under the name of their level. */
+
+void LEVEL(cm_train_learn)(cm_train *train, cm_train_memory *memory, cm_train_batch *batch, int32_t thread);
+void LEVEL(cm_train_scores)(cm_train *train, const cm_train_memory *memory, const cm_train_batch *batch, int32_t thread,
+                            CM_REAL *out);
+void LEVEL(cm_train_dropout)(const cm_train_config *config, uint32_t seed, int32_t examples, CM_REAL *mask);
+
+void LEVEL(cm_train_learn)(cm_train *train, cm_train_memory *memory, cm_train_batch *batch, int32_t thread)
+{
+    learn(train, memory, batch, thread);
+}
+
+void LEVEL(cm_train_scores)(cm_train *train, const cm_train_memory *memory, const cm_train_batch *batch, int32_t thread,
+                            CM_REAL *out)
+{
+    scores(train, memory, batch, thread, out);
+}
+
+void LEVEL(cm_train_dropout)(const cm_train_config *config, uint32_t seed, int32_t examples, CM_REAL *mask)
+{
+    dropout(config, seed, examples, mask);
+}
