@@ -27,7 +27,7 @@
 #define CM_INDEPENDENT
 #endif
 
-/* One clip with its augmentation; exactly one of i16 and f32 is set. */
+/* One clip with its augmentation; one of i16 and f32 is set, or none for silence. */
 typedef struct {
     const int16_t *i16;
     const float *f32;
@@ -42,12 +42,35 @@ static int64_t cm_clamp(int64_t value, int64_t low, int64_t high)
     return value < low ? low : value > high ? high : value;
 }
 
+/* Samples first … first + count - 1 of one clip, shifted, with its noise. */
+CM_INLINE void gather(const cm_clip *clip, int64_t first, int count, float *restrict out)
+{
+    const int from = (int)cm_clamp(clip->shift - first, 0, count);
+    const int to = (int)cm_clamp(clip->shift + clip->samples - first, from, count);
+    memset(out, 0, sizeof(float) * (size_t)from);
+    memset(out + to, 0, sizeof(float) * (size_t)(count - to));
+    if (clip->i16) {
+        const int16_t *restrict source = clip->i16 + (first - clip->shift);
+        for (int i = from; i < to; i++)
+            out[i] = (float)source[i] * (1.0f / 32768.0f);
+    } else if (clip->f32) {
+        memcpy(out + from, clip->f32 + (first - clip->shift + from), sizeof(float) * (size_t)(to - from));
+    }
+    if (clip->noise_gain != 0.0f) {
+        const float *restrict noise = clip->noise + first, gain = clip->noise_gain;
+        for (int i = 0; i < count; i++)
+            out[i] += gain * noise[i];
+    }
+}
+
 #define CM_LANES 1
 #include "front_end_lanes.h"
 #undef CM_LANES
+#if defined(__GNUC__)  /* vector types; elsewhere clips are computed one by one, with the same bits */
 #define CM_LANES CM_BATCH_LANES
 #include "front_end_lanes.h"
 #undef CM_LANES
+#endif
 
 static cm_clip clip_at(const int16_t *i16, const float *f32, int64_t index, int64_t samples, const cm_augment *augment,
                        const float *noise)
@@ -70,12 +93,14 @@ static void log_mel(const int16_t *i16, const float *f32, int64_t count, int64_t
 {
     const int64_t frames = samples / CM_HOP, picture = CM_MEL_BANDS * frames;
     int64_t index = 0;
+#if defined(__GNUC__)
     for (; index + CM_BATCH_LANES <= count; index += CM_BATCH_LANES) {
         cm_clip clips[CM_BATCH_LANES];
         for (int l = 0; l < CM_BATCH_LANES; l++)
             clips[l] = clip_at(i16, f32, index + l, samples, augment, noise);
         log_mel_clips_x16(clips, samples, work, out + index * picture, picture, frames, 1);
     }
+#endif
     for (; index < count; index++) {
         const cm_clip clip = clip_at(i16, f32, index, samples, augment, noise);
         log_mel_clips_x1(&clip, samples, work, out + index * picture, picture, frames, 1);
@@ -94,6 +119,7 @@ void cm_log_mel_f32(const float *clips, int64_t count, int64_t samples, const cm
     log_mel(NULL, clips, count, samples, augment, noise, work, out);
 }
 
+#if defined(__GNUC__)
 void cm_log_mel_lanes(const int16_t *clips, int64_t count, int64_t first, int64_t samples, const cm_augment *augment,
                       const float *noise, cm_front_end_work *work, float *out)
 {
@@ -102,3 +128,4 @@ void cm_log_mel_lanes(const int16_t *clips, int64_t count, int64_t first, int64_
         lane[l] = clip_at(clips, NULL, first + l, samples, augment, noise);
     log_mel_clips_x16(lane, samples, work, out, 1, CM_BATCH_LANES, CM_MEL_BANDS * CM_BATCH_LANES);
 }
+#endif

@@ -22,6 +22,7 @@ typedef struct {
 
 /* Scratch memory of one thread. */
 typedef struct {
+    float gathered[CM_BATCH_LANES * CM_TILE_FRAMES * CM_HOP];
     float samples[(CM_WINDOW - CM_HOP + CM_TILE_FRAMES * CM_HOP) * CM_BATCH_LANES];
     float re[CM_HALF_FFT * CM_BATCH_LANES];
     float im[CM_HALF_FFT * CM_BATCH_LANES];

@@ -29,6 +29,7 @@ typedef int64_t real_bits;
 
 typedef real lanes __attribute__((vector_size(LANES * sizeof(real)), may_alias));
 typedef real_bits lane_bits __attribute__((vector_size(LANES * sizeof(real)), may_alias));
+typedef float float_lanes __attribute__((vector_size(LANES * sizeof(float)), may_alias));  /* what the front end gives */
 typedef double wide __attribute__((vector_size(LANES * sizeof(double)), may_alias));  /* for sums that need more */
 typedef uint32_t lane_words __attribute__((vector_size(LANES * sizeof(uint32_t)), may_alias));
 

@@ -132,7 +132,7 @@ static void lay_out_worker(const cm_train *train, const norm *numbered, worker_s
     memset(&fresh, 0, sizeof fresh);
     lay_out_norms(train, numbered, &fresh, arena);
     fresh.front_end = TAKE(cm_front_end_work, 1);
-    fresh.mel = TAKE(float, T * F * LANES);
+    fresh.mel = TAKE(float_lanes, T * F);
     fresh.plane = TAKE(lanes, PLANE);
     fresh.gradient_plane = TAKE(lanes, PLANE);
     fresh.rows = TAKE(lanes, (D > FEATURES ? D : FEATURES) * T);

@@ -86,7 +86,7 @@ typedef struct {
     norm norms[NORMS];
     head_weights head;
     cm_front_end_work *front_end;
-    float *mel;              /* (T, 32, 16) */
+    float_lanes *mel;        /* (T, 32) */
     lanes *plane, *gradient_plane;
     lanes *rows;             /* (max(D, 16), T) */
     lanes *sums;             /* pointwise_and_bands_backward */

@@ -145,22 +145,20 @@ static void chunk_begin(cm_train *train, worker_state *worker, const cm_train_ba
         chunk->present[l] = first + l < batch->examples;
         chunk->labels[l] = batch->labels && first + l < batch->examples ? batch->labels[first + l] : 0;
     }
-    for (int f = 0; f < F; f++)
-        for (int t = 0; t < T; t++)
-            chunk->picture[(f + 1) * PICTURE_FRAMES + t + 2] = lanes_of(0);
     if (batch->clips) {
         cm_log_mel_lanes(batch->clips, batch->examples, first, CM_HOP * T, batch->augment, batch->noise,
-                         worker->front_end, worker->mel);
+                         worker->front_end, (float *)worker->mel);
         for (int f = 0; f < F; f++)
             for (int t = 0; t < T; t++)
-                for (int l = 0; l < LANES; l++)
-                    chunk->picture[(f + 1) * PICTURE_FRAMES + t + 2][l] = (real)worker->mel[(t * F + f) * LANES + l];
+                chunk->picture[(f + 1) * PICTURE_FRAMES + t + 2] =
+                    __builtin_convertvector(worker->mel[t * F + f], lanes);
         return;
     }
-    for (int l = 0; l < LANES && first + l < batch->examples; l++)
+    for (int l = 0; l < LANES; l++)
         for (int f = 0; f < F; f++)
             for (int t = 0; t < T; t++)
-                chunk->picture[(f + 1) * PICTURE_FRAMES + t + 2][l] = batch->pictures[((first + l) * F + f) * T + t];
+                chunk->picture[(f + 1) * PICTURE_FRAMES + t + 2][l] =
+                    first + l < batch->examples ? batch->pictures[((first + l) * F + f) * T + t] : 0;
 }
 
 /* ---- forward, one chunk ---- */

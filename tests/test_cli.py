@@ -315,3 +315,47 @@ def test_a_full_disk_is_one_line_and_leaves_no_part_behind(words: Path, tmp_path
     assert not list(out.glob(".*.part"))
     assert "second" in failed.stderr, "the line names the file"
     assert read_checkpoint(out / "checkpoint.safetensors").card.epochs == 0, "the checkpoint before it is whole"
+
+
+def test_nothing_is_left_behind_where_the_data_is_wrong(tmp_path: Path, capsys: Capture) -> None:
+    refused(capsys, 2, "train", "--data", tmp_path / "nowhere", "--out", tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_several_seeds_run_at_once_and_the_same_command_goes_on(words: Path, tmp_path: Path, capfd: Capture) -> None:
+    out = tmp_path / "runs"
+    arguments = ["train", "--data", words, "--width", "4", "--epochs", "2", "--batch-size", "32", "--out", out]
+    several = [str(argument) for argument in (*arguments, "--seeds", "0-1,4", "--jobs", "2")]
+    assert main(several) == 0
+    printed = capfd.readouterr()
+    assert "seed 4  epoch 2/2" in printed.err
+    assert "validation: " in printed.out
+    assert " ± " in printed.out
+    alone = tmp_path / "alone"
+    assert main([str(argument) for argument in (*arguments[:-1], alone, "--seed", "4")]) == 0
+    weights = [circlematch.load(folder / "model.safetensors").tensors for folder in (out / "seed4", alone)]
+    assert all(np.array_equal(weights[0][name], weights[1][name]) for name in weights[0])
+    (out / "seed1" / "record.json").unlink()
+    capfd.readouterr()
+    assert main([*several, "--json"]) == 0
+    again = capfd.readouterr()
+    assert "seed 0  done before" in again.err
+    assert "seed 1  done before" not in again.err
+    assert [record["seed"] for record in json.loads(again.out)] == [0, 1, 4]
+
+
+def test_wrong_seeds_and_jobs(words: Path, tmp_path: Path, capsys: Capture) -> None:
+    for seeds in ("", "a", "3-1", "1,1", "-2"):
+        refused(capsys, 2, "train", "--data", words, f"--seeds={seeds}")
+    assert "at least 1" in refused(capsys, 2, "train", "--data", words, "--seeds", "0-1", "--jobs", "0")
+
+
+def test_a_failed_run_among_several_is_named(words: Path, tmp_path: Path, capfd: Capture) -> None:
+    out = tmp_path / "runs"
+    arguments = ["train", "--data", words, "--width", "4", "--epochs", "1", "--out", out, "--seeds", "0-1"]
+    assert main([str(argument) for argument in arguments]) == 0
+    (out / "seed1" / "record.json").unlink()
+    (out / "seed1" / "checkpoint.safetensors").write_bytes(b"damaged")
+    capfd.readouterr()
+    assert main([str(argument) for argument in arguments]) == 1
+    assert "circlematch: seed 1: " in capfd.readouterr().err.splitlines()[-1]

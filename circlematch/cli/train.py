@@ -6,10 +6,12 @@ import argparse
 import json
 from dataclasses import replace
 from pathlib import Path
+from statistics import mean, stdev
 from typing import Any
 
 from circlematch.cli.options import Commands, add_command, add_dataset, add_json, print_json, read_dataset
 from circlematch.config import ABLATIONS, Network, Recipe, ablated, from_dict, to_dict
+from circlematch.data.dataset import Dataset
 from circlematch.errors import UsageError
 from circlematch.files import write_json
 from circlematch.training import STEPS
@@ -32,6 +34,10 @@ def add(commands: Commands) -> None:
     parser.add_argument("--label-smoothing", type=float, default=recipe.label_smoothing, help="of the cross-entropy")
     parser.add_argument("--dropout", type=float, default=network.dropout, help="on the frame features")
     parser.add_argument("--seed", type=int, default=0, help="of weights, order, shifts, noise and dropout")
+    parser.add_argument(
+        "--seeds", type=_seeds, help="several runs, such as 0-4, each on one core; may be given again to go on"
+    )
+    parser.add_argument("--jobs", type=int, default=1, help="with --seeds: how many run at once")
     parser.add_argument("--out", type=Path, help="folder of the run (default: runs/d<width>-<task>-seed<seed>)")
     parser.add_argument(
         "--resume", type=Path, metavar="RUN", help="go on with the run in this folder; nothing else is needed"
@@ -44,27 +50,31 @@ def add(commands: Commands) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Begin a run or go on with one."""
+    """Begin a run, go on with one, or run several."""
+    if options.seeds is not None:
+        return _run_several(options)
+    resuming = options.resume is not None
+    plan = _read_plan(options.resume) if resuming else _plan(options, options.seed)
+    dataset = read_dataset(_namespace(plan), "train")
+    folder = options.resume if resuming else options.out or _default_folder(plan)
+    if not resuming:
+        _write_plan(folder, plan)
+    return _run_plan(plan, dataset, folder, options)
+
+
+def _run_plan(plan: dict[str, Any], dataset: Dataset, folder: Path, options: argparse.Namespace) -> int:
+    """Train what the plan says; a run that has a checkpoint goes on from there."""
     from circlematch.training.run import CHECKPOINT, Run, perform
 
-    resuming = options.resume is not None
-    plan = _read_plan(options.resume) if resuming else _plan(options)
-    dataset = read_dataset(_namespace(plan), "train")
     network = replace(from_dict(Network, plan["network"]), classes=len(dataset.labels))
-    folder = (
-        options.resume
-        if resuming
-        else options.out or Path("runs") / f"d{network.width}-{dataset.name}-seed{plan['seed']}"
-    )
-    work = Run(dataset, network, from_dict(Recipe, plan["recipe"]), plan["seed"], folder, options.threads, options.step)
+    recipe = from_dict(Recipe, plan["recipe"])
+    work = Run(dataset, network, recipe, plan["seed"], folder, options.threads, plan["step"])
     say = _quiet if options.json else print
     say(f"{dataset.name}: {len(dataset.labels)} classes, {_sizes(dataset.sizes())}; split {dataset.split_rule}")
     for note in dataset.notes:
         say(f"note: {note}")
-    if not resuming and not (folder / CHECKPOINT).exists():
-        write_json(folder / PLAN, plan)
     try:
-        outcome = perform(work, resume=resuming, say=say)
+        outcome = perform(work, resume=(folder / CHECKPOINT).exists(), say=say)
     except KeyboardInterrupt:
         raise KeyboardInterrupt(f"stopped; go on with: circlematch train --resume {folder}") from None
     if options.json:
@@ -75,16 +85,75 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
+def _run_several(options: argparse.Namespace) -> int:
+    """One run per seed, `--jobs` of them at a time; then their mean and spread."""
+    from circlematch.training.run import RECORD
+    from circlematch.training.several import Job, perform_all
+
+    if options.resume is not None:
+        raise UsageError("--seeds and --resume do not go together; give the same --seeds again to go on")
+    if options.jobs < 1:
+        raise UsageError(f"--jobs is {options.jobs}; give a number of at least 1")
+    read_dataset(_namespace(_plan(options, options.seeds[0])), "train")  # a wrong folder is one line, not one per seed
+    jobs = []
+    for seed in options.seeds:
+        plan = _plan(options, seed)
+        folder = (options.out / f"seed{seed}") if options.out else _default_folder(plan)
+        if not (folder / PLAN).exists():
+            _write_plan(folder, plan)
+        elif _read_plan(folder) != plan:
+            raise UsageError(f"{folder} holds a run with other settings; give another --out")
+        jobs.append(Job(f"seed {seed}", folder))
+    try:
+        perform_all(jobs, options.jobs)
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt("stopped; give the same command again to go on") from None
+    records = [json.loads((job.folder / RECORD).read_text()) for job in jobs]
+    if options.json:
+        print_json(records)
+        return 0
+    for split in records[0]["accuracy"]:
+        shares = [record["accuracy"][split] for record in records]
+        spread = f" ± {stdev(shares):.2%}" if len(shares) > 1 else ""
+        print(f"{split}: {mean(shares):.2%}{spread}  ({', '.join(f'{share:.2%}' for share in shares)})")
+    return 0
+
+
+def _default_folder(plan: dict[str, Any]) -> Path:
+    task = plan["task"] or Path(plan["data"]).name
+    return Path("runs") / f"d{plan['network']['width']}-{task}-seed{plan['seed']}"
+
+
+def _write_plan(folder: Path, plan: dict[str, Any]) -> None:
+    if (folder / PLAN).exists():
+        raise UsageError(f"{folder} holds a run already; give --resume {folder} to go on with it, or another --out")
+    write_json(folder / PLAN, plan)
+
+
+def _seeds(text: str) -> list[int]:
+    """0-4, or 0,2,5, or both together."""
+    seeds: list[int] = []
+    try:
+        for part in text.split(","):
+            first, _, last = part.partition("-")
+            seeds.extend(range(int(first), int(last or first) + 1))
+    except ValueError:
+        seeds = []
+    if not seeds or len(set(seeds)) != len(seeds):
+        raise argparse.ArgumentTypeError(f"{text} names no seeds; write them as 0-4 or 0,2,5")
+    return seeds
+
+
 def _quiet(_: str) -> None:
     """With --json, standard output holds the record only."""
 
 
-def _plan(options: argparse.Namespace) -> dict[str, Any]:
+def _plan(options: argparse.Namespace, seed: int) -> dict[str, Any]:
     """What the arguments ask for, as plain data."""
     if options.threads is not None and options.threads < 1:
         raise UsageError(f"--threads is {options.threads}; give a number of at least 1")
-    if options.seed < 0:
-        raise UsageError(f"--seed is {options.seed}; give a number of at least 0")
+    if seed < 0:
+        raise UsageError(f"--seed is {seed}; give a number of at least 0")
     network = ablated(Network(width=options.width, dropout=options.dropout), options.ablation)
     recipe = Recipe(
         epochs=options.epochs,
@@ -99,7 +168,8 @@ def _plan(options: argparse.Namespace) -> dict[str, Any]:
         "archive": str(options.archive.absolute()) if options.archive else None,
         "network": to_dict(network),
         "recipe": to_dict(recipe),
-        "seed": options.seed,
+        "seed": seed,
+        "step": options.step,
     }
 
 

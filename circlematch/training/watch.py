@@ -28,10 +28,10 @@ class Watcher(Protocol):
 class Terminal:
     """One line that is redrawn while an epoch runs (only on a terminal), and one that stays for each epoch."""
 
-    def __init__(self, epochs: int, stream: TextIO = sys.stderr) -> None:
+    def __init__(self, epochs: int, stream: TextIO | None = None) -> None:
         self.epochs = epochs
-        self.stream = stream
-        self.live = stream.isatty()
+        self.stream = stream or sys.stderr
+        self.live = self.stream.isatty()
         self.started = time.perf_counter()
         self.learned = 0  # examples since `started`
         self.drawn = 0.0

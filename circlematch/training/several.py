@@ -1,0 +1,107 @@
+"""Several runs at once, each a process of its own on one core, with one progress display.
+
+A run that is finished is left alone, one that was stopped goes on, one that was never begun begins: the same command
+can be given again at any time.
+"""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from queue import Queue
+from typing import TextIO
+
+from circlematch.errors import CircleMatchError
+from circlematch.training.run import RECORD
+
+__all__ = ["Job", "perform_all"]
+
+
+@dataclass
+class Job:
+    """One run: its name in the display, and its folder, in which lies what is to be done."""
+
+    name: str
+    folder: Path
+    last: str = "waiting"  # what it said last
+
+    @property
+    def finished(self) -> bool:
+        """Whether its record is there."""
+        return (self.folder / RECORD).exists()
+
+    def command(self) -> list[str]:
+        """Begin the run, or go on with it, on one core."""
+        return [sys.executable, "-m", "circlematch", "train", "--resume", str(self.folder), "--threads", "1"]
+
+
+class FailedRunError(CircleMatchError):
+    """A run ended without a record."""
+
+
+def perform_all(jobs: Sequence[Job], at_once: int, stream: TextIO | None = None) -> None:
+    """Run all jobs that are not finished, `at_once` at a time; raise if any of them failed."""
+    display = _Display(jobs, stream or sys.stderr)
+    waiting: Queue[Job] = Queue()
+    for job in jobs:
+        if job.finished:
+            display.say(job, "done before")
+        else:
+            waiting.put(job)
+    running: list[subprocess.Popen[str]] = []
+    failed: list[Job] = []
+
+    def work() -> None:
+        while not waiting.empty():
+            job = waiting.get()
+            process = subprocess.Popen(job.command(), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+            running.append(process)
+            assert process.stderr is not None
+            for line in process.stderr:
+                display.say(job, line.strip())
+            if process.wait() != 0:
+                failed.append(job)
+
+    threads = [threading.Thread(target=work, daemon=True) for _ in range(min(at_once, len(jobs)))]
+    try:
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    except KeyboardInterrupt:
+        while not waiting.empty():
+            waiting.get()
+        for process in running:
+            process.send_signal(signal.SIGINT)  # each leaves its checkpoint
+        for thread in threads:
+            thread.join()
+        raise
+    if failed:
+        raise FailedRunError("; ".join(f"{job.name}: {job.last.removeprefix('circlematch: ')}" for job in failed))
+
+
+class _Display:
+    """A line for each run, redrawn in place on a terminal; elsewhere every line with its run's name before it."""
+
+    def __init__(self, jobs: Sequence[Job], stream: TextIO) -> None:
+        self.jobs, self.stream = jobs, stream
+        self.live = stream.isatty()
+        self.drawn = False
+        self.lock = threading.Lock()
+
+    def say(self, job: Job, line: str) -> None:
+        """A run said something."""
+        with self.lock:
+            job.last = line
+            if not self.live:
+                self.stream.write(f"{job.name}  {line}\n")
+            else:
+                up = f"\x1b[{len(self.jobs)}A" if self.drawn else ""
+                self.stream.write(up + "".join(f"\x1b[K{job.name}  {job.last}\n" for job in self.jobs))
+                self.drawn = True
+            self.stream.flush()
