@@ -2,14 +2,27 @@
 
     import circlematch
     model = circlematch.load("d16-gsc1")
-    model.predict(samples, sample_rate=16000)
+    model.predict(circlematch.read("yes.wav"), sample_rate=16000)
 
 `circlematch.nn` holds the paper's network in PyTorch; nothing else imports torch.
 """
 
+from types import ModuleType
+
 from circlematch._version import __version__
+from circlematch.audio import read
+from circlematch.detection import Hit
 from circlematch.errors import CircleMatchError
 from circlematch.model import Model, Prediction
 from circlematch.pretrained import load, names
 
-__all__ = ["CircleMatchError", "Model", "Prediction", "__version__", "load", "names"]
+__all__ = ["CircleMatchError", "Hit", "Model", "Prediction", "__version__", "load", "names", "nn", "read"]
+
+
+def __getattr__(name: str) -> ModuleType:
+    """`circlematch.nn` imports torch when it is first asked for, and not before."""
+    if name == "nn":
+        import importlib
+
+        return importlib.import_module("circlematch.nn")
+    raise AttributeError(f"module 'circlematch' has no attribute {name!r}")

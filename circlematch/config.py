@@ -7,6 +7,7 @@ made. Numbers that the paper leaves open are marked "our choice"; `docs/reading.
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, fields, replace
+from math import isfinite
 from typing import Any, TypeVar
 
 from circlematch.errors import UsageError
@@ -87,6 +88,13 @@ class Network:
             raise UsageError(f"width is {self.width}; it must be an even number of at least 4")
         if self.classes < 2:
             raise UsageError(f"classes is {self.classes}; a network needs at least 2")
+        for name in ("prototypes", "harmonics", "conv_channels", "band_features", "lifting_blocks"):
+            if not isinstance(getattr(self, name), int) or getattr(self, name) < 1:
+                raise UsageError(f"{name} is {getattr(self, name)}; it must be a whole number of at least 1")
+        if self.bands not in (1, 2, 4, 8, 16):
+            raise UsageError(f"bands is {self.bands}; sixteen rows can be cut into 1, 2, 4, 8 or 16")
+        if not self.path_temperature > 0:
+            raise UsageError(f"path_temperature is {self.path_temperature}; it must be above 0")
         if not 0 <= self.dropout < 1:
             raise UsageError(f"dropout is {self.dropout}; it must be at least 0 and less than 1")
 
@@ -143,10 +151,12 @@ class Recipe:
 
     def __post_init__(self) -> None:
         for name in ("epochs", "batch_size"):
-            if getattr(self, name) < 1:
-                raise UsageError(f"{name} is {getattr(self, name)}; it must be at least 1")
-        if self.batch_size < 2:
-            raise UsageError("batch_size is 1; batch normalisation needs at least 2")
+            if not isinstance(getattr(self, name), int) or getattr(self, name) < 1:
+                raise UsageError(f"{name} is {getattr(self, name)}; it must be a whole number of at least 1")
+        if not (isfinite(self.weight_decay) and self.weight_decay >= 0):
+            raise UsageError(f"weight_decay is {self.weight_decay}; it must be a number of at least 0")
+        if not 0 <= self.warmup <= 1:
+            raise UsageError(f"warmup is {self.warmup}; it is a share of all steps, from 0 to 1")
         if not 0 < self.peak_learning_rate < 10:
             raise UsageError(f"peak_learning_rate is {self.peak_learning_rate}; it must lie between 0 and 10")
         if not 0 <= self.label_smoothing < 1:

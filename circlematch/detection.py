@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from circlematch.config import FRONT_END
 from circlematch.data.dataset import SILENCE, UNKNOWN
+from circlematch.errors import UsageError
 
 __all__ = ["BACKGROUND", "BLOCK_FRAMES", "THRESHOLD", "Hit", "Outlook", "find_hits", "padded"]
 
@@ -64,6 +65,8 @@ def padded(samples: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
 
 def find_hits(outlook: Outlook, labels: tuple[str, ...], threshold: float = THRESHOLD) -> list[Hit]:
     """Bursts of each keyword over the threshold, one hit each, none overlapping, in the order of their start."""
+    if not 0 <= threshold <= 1:
+        raise UsageError(f"threshold is {threshold}; it is a probability, from 0 to 1")
     hits = []
     for index, label in enumerate(labels):
         if label in BACKGROUND:

@@ -84,7 +84,7 @@ class Prediction:
     end: float | None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Model:
     """A trained network that is ready to answer."""
 

@@ -34,8 +34,8 @@ def table() -> str:
     for name in names():
         record = record_of(name)
         shares = (f"{record['accuracy'][split]:.2%}" for split in ("validation", "test", "archive"))
-        minutes = f"{record['epochs']} epochs, seed {record['seed']}"
-        rows.append(f"| `{name}` | {record['parameters']:,} | {' | '.join(shares)} | {minutes} |")
+        trained = f"{record['epochs']} epochs, seed {record['seed']}"
+        rows.append(f"| `{name}` | {record['parameters']:,} | {' | '.join(shares)} | {trained} |")
     return "\n".join(rows) + "\n\n"
 
 

@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 from layouts import write_level
 
+from circlematch.audio import read
 from circlematch.data import cache as cache_module
 from circlematch.data.cache import decode, default_cache, load_split
 from circlematch.data.dataset import Clip, Dataset
@@ -102,13 +103,13 @@ def test_broken_files_are_remembered_with_their_reasons(paths: list[Path], cache
     assert second.row_of == first.row_of
 
 
-def test_progress_counts_every_file_in_order(paths: list[Path], cache: Path) -> None:
-    paths[1].write_bytes(b"not audio")
-    heard: list[tuple[int, int]] = []
+def test_decoding_is_announced_where_it_has_to_be_done_and_only_there(paths: list[Path], cache: Path) -> None:
+    heard: list[str] = []
 
-    decode(paths, cache, lambda done, total: heard.append((done, total)))
+    decode(paths, cache, lambda: heard.append("first"))
+    decode(paths, cache, lambda: heard.append("second"))
 
-    assert heard == [(1, 4), (2, 4), (3, 4), (4, 4)]
+    assert heard == ["first"]
 
 
 def test_no_files_are_an_empty_array(cache: Path) -> None:
@@ -285,14 +286,17 @@ def test_a_file_that_could_not_be_opened_for_a_moment_is_tried_again(
 )
 @pytest.mark.parametrize("after", [1, 4])
 def test_nothing_is_left_when_decoding_stops_in_the_middle(
-    paths: list[Path], cache: Path, error: BaseException, after: int
+    paths: list[Path], cache: Path, error: BaseException, after: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def stop(done: int, _: int) -> None:
-        if done == after:
+    def stop(path: Path) -> object:
+        if path == paths[after - 1]:
             raise error
+        return read(path)
 
-    with pytest.raises(type(error)):
-        decode(paths, cache, stop)
+    with monkeypatch.context() as patched:
+        patched.setattr(cache_module, "read", stop)
+        with pytest.raises(type(error)):
+            decode(paths, cache)
 
     assert left_in(cache) == []
     assert decode(paths, cache).audio[:, 0].tolist() == list(LEVELS)
@@ -390,16 +394,20 @@ def test_a_full_disk_is_an_error_and_nothing_is_left(tmp_path: Path) -> None:
     assert json.loads(finished.stdout) == [errno.ENOSPC, []]
 
 
-@pytest.mark.parametrize("loser", ["progress at the first file", "progress at the last file"])
-def test_another_process_that_was_faster_is_no_error(paths: list[Path], cache: Path, loser: str) -> None:
-    """The other one builds the same entry, from start to end, while this one is in the middle."""
-    moment = 1 if "first" in loser else 4
+@pytest.mark.parametrize("moment", [0, 3])
+def test_another_process_that_was_faster_is_no_error(
+    paths: list[Path], cache: Path, moment: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other one builds the same entry, from start to end, while this one reads its first or its last file."""
 
-    def other_process(done: int, _: int) -> None:
-        if done == moment:
+    def other_process(path: Path) -> object:
+        if path == paths[moment]:
+            monkeypatch.setattr(cache_module, "read", read)
             decode(paths, cache)
+        return read(path)
 
-    store = decode(paths, cache, other_process)
+    monkeypatch.setattr(cache_module, "read", other_process)
+    store = decode(paths, cache)
 
     assert store.audio[:, 0].tolist() == list(LEVELS)
     assert len(left_in(cache)) == 1

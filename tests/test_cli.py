@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import resource
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -254,7 +255,11 @@ def test_neither_task_nor_data(capsys: Capture) -> None:
         (["--width", "7"], "even number"),
         (["--width", "many"], "invalid int value"),
         (["--epochs", "0"], "at least 1"),
-        (["--batch-size", "1"], "at least 2"),
+        (["--batch-size", "0"], "at least 1"),
+        (["--weight-decay", "-1"], "at least 0"),
+        (["--weight-decay", "nan"], "at least 0"),
+        (["--seed", "99999999999999999999"], "below"),
+        (["--threads", "100000"], "at most"),
         (["--dropout", "1"], "less than 1"),
         (["--peak-learning-rate", "0"], "between 0 and 10"),
         (["--label-smoothing", "1.5"], "[0, 1)"),
@@ -286,6 +291,36 @@ def test_a_model_for_other_words(words: Path, trained: Path, tmp_path: Path, cap
 def test_an_unknown_split_lists_the_splits(words: Path, trained: Path, capsys: Capture) -> None:
     message = refused(capsys, 2, "evaluate", "--model", trained, "--data", words, "--split", "exam")
     assert "validation" in message
+
+
+@pytest.mark.parametrize("plan", ["{}", "[]", "7", "{", '{"task": 3}'])
+def test_resuming_a_run_whose_plan_is_damaged(tmp_path: Path, capsys: Capture, plan: str) -> None:
+    (tmp_path / "run.json").write_text(plan)
+    assert "is damaged" in refused(capsys, 2, "train", "--resume", tmp_path)
+
+
+def test_an_option_that_resuming_would_ignore_is_refused(tmp_path: Path, capsys: Capture) -> None:
+    for option in (["--epochs", "9"], ["--width", "32"], ["--seed", "4"], ["--data", "words"]):
+        assert "cannot be changed with --resume" in refused(capsys, 2, "train", "--resume", tmp_path, *option)
+    assert "at least 1" in refused(capsys, 2, "train", "--resume", tmp_path, "--threads", "0")
+
+
+@pytest.mark.parametrize("threshold", ["abc", "0", "1.5", "nan"])
+def test_a_threshold_that_is_no_probability(trained: Path, capsys: Capture, threshold: str) -> None:
+    assert "is not a probability" in refused(capsys, 2, "spot", "a.wav", "--threshold", threshold)
+
+
+def test_a_broken_file_is_named_and_counted_even_with_json(words: Path, tmp_path: Path, capsys: Capture) -> None:
+    copy = tmp_path / "words"
+    shutil.copytree(words, copy)
+    victim = sorted((copy / "sali").iterdir())[0]
+    victim.write_text("not audio")
+    arguments = ["train", "--data", copy, "--width", "4", "--epochs", "1", "--out", tmp_path / "run", "--json"]
+    assert main([str(argument) for argument in arguments]) == 0
+    out, err = capsys.readouterr()
+    assert victim.name in err
+    assert "1 broken files left out" in err
+    assert sum(json.loads(out)["broken_files"].values()) == 1
 
 
 def test_resuming_what_is_not_a_run(tmp_path: Path, capsys: Capture) -> None:

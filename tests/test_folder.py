@@ -292,11 +292,23 @@ def test_one_word_is_not_enough(tmp_path: Path, words: tuple[str, ...]) -> None:
 
 def test_a_word_that_only_held_out_speakers_say_is_named(tmp_path: Path) -> None:
     fill(tmp_path, "{word}/{speaker}_nohash_{take}.wav")
-    held_out = next(clip.speaker for clip in read_folder(tmp_path).splits["test"])
+    splits = read_folder(tmp_path).splits
+    held_out, trained = (next(clip.speaker for clip in splits[split]) for split in ("test", "train"))
+    word = next(folder.name for folder in sorted(tmp_path.iterdir()))
+    touch(tmp_path, (f"{word}/{trained}_nohash_{take}.wav" for take in range(100, 110)))  # who spoke most is trained on
     touch(tmp_path, (f"spoon/{held_out}_nohash_{take}.wav" for take in range(3)))
 
     with pytest.raises(DatasetError, match="no training speaker says spoon; record more speakers"):
         read_folder(tmp_path)
+
+
+@pytest.mark.parametrize("diligent", ["anna", "bert", "carl"])
+def test_a_speaker_with_nearly_all_recordings_is_trained_on(tmp_path: Path, diligent: str) -> None:
+    for speaker in ("anna", "bert", "carl"):
+        takes = 40 if speaker == diligent else 2
+        touch(tmp_path, (f"{word}/{speaker}_nohash_{take}.wav" for word in ("yes", "no") for take in range(takes)))
+
+    assert {clip.speaker for clip in read_folder(tmp_path).splits["train"]} == {diligent}
 
 
 def test_a_missing_folder_is_named(tmp_path: Path) -> None:

@@ -71,8 +71,8 @@ def test_every_parameter_receives_a_gradient(ablation: str) -> None:
 
 @pytest.mark.parametrize(("frame", "first", "last"), [(40, 29, 51), (59, 48, 59), (0, 0, 11)])
 def test_the_encoder_looks_ahead_eleven_frames_and_no_further(frame: int, first: int, last: int) -> None:
-    network = CircleMatch(config=Network(), seed=0).eval()
-    base = 5 * torch.rand(1, 32, 60)
+    network = CircleMatch(config=Network(), seed=0).double().eval()
+    base = 5 * torch.rand(1, 32, 60, dtype=torch.double)
     changed = base.clone()
     changed[:, :, frame] += 1.0
     with torch.no_grad():

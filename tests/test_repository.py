@@ -44,6 +44,11 @@ def test_importing_circlematch_does_not_import_torch_or_matplotlib() -> None:
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
 
 
+def test_the_network_is_an_attribute_of_the_package() -> None:
+    code = "import circlematch; print(circlematch.nn.CircleMatch(width=16, classes=12).parameter_count())"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "3238\n"
+
+
 def test_without_torch_the_message_holds_the_pip_command(tmp_path: Path) -> None:
     code = (
         "import sys; sys.modules['torch'] = None\n"

@@ -257,17 +257,7 @@ def test_a_killed_process_resumes_to_the_same_bits(
         assert f"circlematch train --resume {tmp_path / 'cut'}" in message
         assert "Traceback" not in message
     assert not (tmp_path / "cut" / MODEL).exists(), "the blow came too late to test anything"
-    resume = [
-        sys.executable,
-        "-m",
-        "circlematch",
-        "train",
-        "--resume",
-        str(tmp_path / "cut"),
-        "--threads",
-        "1",
-        *how[:2],
-    ]
+    resume = [sys.executable, "-m", "circlematch", "train", "--resume", str(tmp_path / "cut"), "--threads", "1"]
     subprocess.run(resume, check=True, capture_output=True, env=environment)
     first, second = (circlematch.load(tmp_path / name / MODEL).tensors for name in ("whole", "cut"))
     assert same(first, second)

@@ -53,6 +53,8 @@ def run_make(options: argparse.Namespace) -> int:
         raise UsageError(f"{options.folder} exists already; give a folder that does not")
     if options.speakers < 3 or options.takes < 1:
         raise UsageError(f"{options.speakers} speakers with {options.takes} takes; at least 3 and 1 are needed")
+    if options.seed < 0:
+        raise UsageError(f"--seed is {options.seed}; give a number of at least 0")
     count = write_words(options.folder, speakers=options.speakers, takes=options.takes, seed=options.seed)
     print(f"{options.folder}: {count} recordings of {', '.join(WORDS)}")
     return 0

@@ -9,6 +9,7 @@ from pathlib import Path
 from circlematch import pretrained
 from circlematch.cli.options import Commands, add_command, add_dataset, add_json, add_model, print_json, read_dataset
 from circlematch.data.dataset import Dataset
+from circlematch.data.tasks import TASKS
 from circlematch.errors import UsageError
 from circlematch.model import Model
 
@@ -41,10 +42,12 @@ def run(options: argparse.Namespace) -> int:
     splits = options.split or [split for split in ("test", "archive") if split in dataset.splits]
     reports = []
     for split in splits:
-        clips = load_split(dataset, split)
-        for reason in clips.broken.values():
-            print(f"left out: {reason}", file=sys.stderr)
-        reports.append(evaluate(model.scores, clips, dataset.labels))
+        reports.append(evaluate(model.scores, load_split(dataset, split), dataset.labels))
+    if "archive" not in dataset.splits and (task := TASKS.get(options.task or "")) and task.archive:
+        print(
+            f"archive: not run; Google's test archive unpacks to {task.archive} from {task.archive_url}",
+            file=sys.stderr,
+        )
     if options.confusion is not None:
         draw_confusion(reports[0], options.confusion)
     if options.json:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from typing import Any
 
 from circlematch import pretrained
 from circlematch.cli.options import Commands, add_command, add_json, print_json
@@ -25,20 +26,24 @@ def run(options: argparse.Namespace) -> int:
     if options.name is not None:
         card = pretrained.load(options.name).card
         if options.json:
-            print_json(card.to_json())
+            print_json(_plain(card))
         else:
             print(_card(card))
         return 0
     cards = pretrained.cards()
     if options.json:
-        print_json([{**card.to_json(), "parameters": card.parameters} for card in cards])
+        print_json([_plain(card) for card in cards])
         return 0
-    print(f"{'name':<14}{'parameters':>10}{'KiB':>7}  {'test':>7}  {'archive':>7}  classes  licence")
+    print(f"{'name':<14}{'parameters':>10}{'KiB':>7}  {'test':>7}  {'archive':>7}  {'licence':<10} labels")
     for card in cards:
         size = f"{card.parameters:>10,}{card.parameters * BYTES_PER_PARAMETER / 1024:>7.1f}"
         test, archive = (_percent(card, split) for split in ("test", "archive"))
-        print(f"{card.name:<14}{size}  {test:>7}  {archive:>7}  {len(card.labels):>7}  {card.licence}")
+        print(f"{card.name:<14}{size}  {test:>7}  {archive:>7}  {card.licence:<10} {' '.join(card.labels)}")
     return 0
+
+
+def _plain(card: Card) -> dict[str, Any]:
+    return {**card.to_json(), "parameters": card.parameters}
 
 
 def _percent(card: Card, split: str) -> str:

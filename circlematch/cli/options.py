@@ -31,7 +31,7 @@ def add_command(
     parser: argparse.ArgumentParser = commands.add_parser(
         name, help=summary, description=summary, epilog=f"example:\n  {example}", formatter_class=_Help
     )
-    parser.set_defaults(run=run)
+    parser.set_defaults(run=run, parser=parser)
     return parser
 
 

@@ -29,7 +29,10 @@ def add(commands: Commands) -> None:
 
 
 def _share(text: str) -> float:
-    value = float(text)
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
     if not 0 < value <= 1:
         raise argparse.ArgumentTypeError(f"{text} is not a probability; give a number above 0, at most 1")
     return value

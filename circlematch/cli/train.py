@@ -16,6 +16,9 @@ from circlematch.errors import UsageError
 from circlematch.files import write_json
 from circlematch.training import STEPS
 
+LARGEST_SEED = 2**32
+MOST_THREADS = 256
+ALSO_WITH_RESUME = {"resume", "threads", "json", "run", "parser"}
 PLAN = "run.json"  # beside the checkpoint: what was asked for, so that --resume needs nothing else
 
 
@@ -51,9 +54,13 @@ def add(commands: Commands) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Begin a run, go on with one, or run several."""
+    if options.threads is not None and not 1 <= options.threads <= MOST_THREADS:
+        raise UsageError(f"--threads is {options.threads}; give a number of at least 1 and at most {MOST_THREADS}")
     if options.seeds is not None:
         return _run_several(options)
     resuming = options.resume is not None
+    if resuming:
+        _refuse_other_options(options)
     plan = _read_plan(options.resume) if resuming else _plan(options, options.seed)
     dataset = read_dataset(_namespace(plan), "train")
     folder = options.resume if resuming else options.out or _default_folder(plan)
@@ -68,7 +75,7 @@ def _run_plan(plan: dict[str, Any], dataset: Dataset, folder: Path, options: arg
 
     network = replace(from_dict(Network, plan["network"]), classes=len(dataset.labels))
     recipe = from_dict(Recipe, plan["recipe"])
-    work = Run(dataset, network, recipe, plan["seed"], folder, options.threads, plan["step"])
+    work = Run(dataset, network, recipe, plan["seed"], folder, options.threads or plan["threads"], plan["step"])
     say = _quiet if options.json else print
     say(f"{dataset.name}: {len(dataset.labels)} classes, {_sizes(dataset.sizes())}; split {dataset.split_rule}")
     for note in dataset.notes:
@@ -119,6 +126,15 @@ def _run_several(options: argparse.Namespace) -> int:
     return 0
 
 
+def _refuse_other_options(options: argparse.Namespace) -> None:
+    """A resumed run keeps its settings; an option that would be ignored is a mistake."""
+    for name, value in vars(options).items():
+        if name not in ALSO_WITH_RESUME and value != options.parser.get_default(name):
+            raise UsageError(
+                f"--{name.replace('_', '-')} cannot be changed with --resume; leave it out, or begin a new run"
+            )
+
+
 def _default_folder(plan: dict[str, Any]) -> Path:
     task = plan["task"] or Path(plan["data"]).name
     return Path("runs") / f"d{plan['network']['width']}-{task}-seed{plan['seed']}"
@@ -150,10 +166,8 @@ def _quiet(_: str) -> None:
 
 def _plan(options: argparse.Namespace, seed: int) -> dict[str, Any]:
     """What the arguments ask for, as plain data."""
-    if options.threads is not None and options.threads < 1:
-        raise UsageError(f"--threads is {options.threads}; give a number of at least 1")
-    if seed < 0:
-        raise UsageError(f"--seed is {seed}; give a number of at least 0")
+    if not 0 <= seed < LARGEST_SEED:
+        raise UsageError(f"--seed is {seed}; give a number of at least 0 and below {LARGEST_SEED}")
     network = ablated(Network(width=options.width, dropout=options.dropout), options.ablation)
     recipe = Recipe(
         epochs=options.epochs,
@@ -170,6 +184,7 @@ def _plan(options: argparse.Namespace, seed: int) -> dict[str, Any]:
         "recipe": to_dict(recipe),
         "seed": seed,
         "step": options.step,
+        "threads": options.threads,
     }
 
 
@@ -178,10 +193,10 @@ def _read_plan(folder: Path) -> dict[str, Any]:
     if not path.is_file():
         raise UsageError(f"{folder} holds no run to resume ({PLAN} is missing); give the folder that --out named")
     try:
-        plan: dict[str, Any] = json.loads(path.read_text())
-    except ValueError as error:
-        raise UsageError(f"{path} cannot be read ({error}); begin the run again") from error
-    return plan
+        plan = json.loads(path.read_text())
+        return {key: plan[key] for key in ("task", "data", "archive", "network", "recipe", "seed", "step", "threads")}
+    except (ValueError, KeyError, TypeError) as error:
+        raise UsageError(f"{path} is damaged ({error!r}); begin the run again") from error
 
 
 def _namespace(plan: dict[str, Any]) -> argparse.Namespace:

@@ -10,6 +10,7 @@ import hashlib
 import json
 import os
 import shutil
+import sys
 import tempfile
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -72,20 +73,22 @@ def default_cache() -> Path:
 
 
 def load_split(
-    dataset: Dataset,
-    split: str,
-    cache: Path | None = None,
-    progress: Callable[[int, int], None] | None = None,
+    dataset: Dataset, split: str, cache: Path | None = None, say: Callable[[str], None] | None = None
 ) -> ClipSet:
-    """A split with its audio, decoded now or found in the cache; broken files are left out and listed."""
+    """A split with its audio, decoded now or found in the cache; broken files are left out, named and counted."""
     if split not in dataset.splits:
         raise DatasetError(f"{dataset.name} has no split {split!r}; it has {', '.join(dataset.splits)}")
     clips = dataset.splits[split]
     paths = sorted({clip.path for clip in clips if clip.path is not None})
-    store = decode(paths, cache or default_cache(), progress)
+    tell = say or _to_stderr
+    store = decode(paths, cache or default_cache(), lambda: tell(f"{split}: decoding {len(paths):,} recordings, once"))
+    for reason in store.broken.values():
+        tell(f"left out: {reason}")
     kept = [clip for clip in clips if clip.path is None or clip.path in store.row_of]
     if not kept:
         raise DatasetError(f"the split {split!r} of {dataset.name} has no readable clip")
+    if store.broken:
+        tell(f"{split}: {len(store.broken)} broken files left out, {len(kept)} clips kept")
     return ClipSet(
         split,
         store.audio,
@@ -100,14 +103,23 @@ def _row(clip: Clip, store: AudioCache) -> int:
     return ZEROS if clip.path is None else store.row_of[clip.path]
 
 
-def decode(paths: Sequence[Path], cache: Path, progress: Callable[[int, int], None] | None = None) -> AudioCache:
-    """One second of each file as int16 at 16 kHz, from the cache where the same files were decoded before."""
+def _to_stderr(line: str) -> None:
+    print(line, file=sys.stderr)
+
+
+def decode(paths: Sequence[Path], cache: Path, begins: Callable[[], None] | None = None) -> AudioCache:
+    """One second of each file as int16 at 16 kHz, from the cache where the same files were decoded before.
+
+    `begins` is called where they were not, before the work.
+    """
     folder = cache / _key(paths)
     try:
         index, audio = _open(folder)
     except (OSError, ValueError, KeyError):  # not there, or damaged
         shutil.rmtree(folder, ignore_errors=True)
-        _build(paths, folder, progress)
+        if begins is not None:
+            begins()
+        _build(paths, folder)
         index, audio = _open(folder)
     broken = {paths[number]: reason for number, reason in index["broken"]}
     kept = [path for path in paths if path not in broken]
@@ -132,12 +144,12 @@ def _key(paths: Sequence[Path]) -> str:
     return digest.hexdigest()[:32]
 
 
-def _build(paths: Sequence[Path], folder: Path, progress: Callable[[int, int], None] | None) -> None:
+def _build(paths: Sequence[Path], folder: Path) -> None:
     """Decode everything into a folder beside, then rename it in place."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     scratch = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", suffix=".part", dir=folder.parent))
     try:
-        broken = _decode_all(paths, scratch / "audio.npy", progress)
+        broken = _decode_all(paths, scratch / "audio.npy")
         (scratch / "index.json").write_text(json.dumps({"broken": broken}))
         try:
             scratch.rename(folder)
@@ -148,9 +160,7 @@ def _build(paths: Sequence[Path], folder: Path, progress: Callable[[int, int], N
         shutil.rmtree(scratch, ignore_errors=True)
 
 
-def _decode_all(
-    paths: Sequence[Path], target: Path, progress: Callable[[int, int], None] | None
-) -> list[tuple[int, str]]:
+def _decode_all(paths: Sequence[Path], target: Path) -> list[tuple[int, str]]:
     """Write all readable files as rows of one array; returns (number, reason) of the broken ones."""
     broken: list[tuple[int, str]] = []
     shape = (len(paths), FRONT_END.clip_samples)
@@ -163,8 +173,6 @@ def _decode_all(
                 broken.append((number, result))
             else:
                 stream.write(result.tobytes())
-            if progress is not None:
-                progress(number + 1, len(paths))
         stream.write(bytes(len(broken) * FRONT_END.clip_samples * 2))
     return broken
 

@@ -110,11 +110,17 @@ def _before_number(path: PurePosixPath) -> str | None:
 
 
 def _split_by_speaker(speakers: dict[Path, str]) -> dict[Path, str]:
-    """Whole speakers, in a fixed shuffled order, until a tenth of the files is held out for each purpose."""
+    """Whole speakers, in a fixed shuffled order, until a tenth of the files is held out for each purpose.
+
+    Whoever spoke most is trained on: else one diligent speaker could take nearly all recordings out of training.
+    """
     takes = Counter(speakers.values())
     wanted = HELD_OUT_SHARE * len(speakers)
     split_of: dict[str, str] = {}
     queue = rank(takes, salt="speaker")
+    most = max(queue, key=lambda speaker: takes[speaker])
+    queue.remove(most)
+    queue.insert(0, most)  # they are taken from the other end
     for split in ("validation", "test"):
         held = 0
         while held < wanted and len(queue) > (2 if split == "validation" else 1):

@@ -25,6 +25,11 @@ class Task:
     archive: str | None = None  # usual name of Google's test archive
     download: str | None = None  # name for `circlematch data get`
 
+    @property
+    def archive_url(self) -> str:
+        """Where Google publishes the test archive."""
+        return f"http://download.tensorflow.org/data/{self.archive}.tar.gz"
+
 
 TASKS: dict[str, Task] = {
     "gsc1": Task(

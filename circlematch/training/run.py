@@ -2,12 +2,13 @@
 
 checkpoint.safetensors   where the run is, replaced after each epoch
 model.safetensors        the finished model
-record.json              what was run and what came out (DESIGN of records: docs/results.md)
+record.json              what was run and what came out (docs/results.md)
 tensorboard/             curves, where TensorBoard is installed
 """
 
 from __future__ import annotations
 
+import os
 import platform
 import subprocess
 from collections.abc import Callable, Sequence
@@ -78,7 +79,7 @@ def perform(
     say(f"step: {step.name}")
     if checkpoint is not None:
         step.restore(checkpoint.weights, checkpoint.state)
-    training, validation = _load(run.dataset, "train", say), _load(run.dataset, "validation", say)
+    training, validation = load_split(run.dataset, "train"), load_split(run.dataset, "validation")
     if watchers is None:
         watchers = [Terminal(run.recipe.epochs), *tensorboard_if_installed(run.folder / "tensorboard")]
 
@@ -88,7 +89,7 @@ def perform(
 
     history = checkpoint.history if checkpoint is not None else ()
     epochs = train(step, run.recipe, run.seed, training, validation, history, watchers, keep)
-    return _finish(run, step, epochs, {"train": training, "validation": validation}, say)
+    return _finish(run, step, epochs, {"train": training, "validation": validation})
 
 
 def _starting_point(run: Run, resume: bool) -> Checkpoint | None:
@@ -113,19 +114,11 @@ def make_step(kind: str, network: Network, recipe: Recipe, seed: int, threads: i
         raise UsageError(f"no step is called {kind!r}; there are {', '.join(STEPS)}")
     if kind == "native" or (kind == "auto" and why_not_native(network) is None):
         return NativeStep(network, recipe, seed, threads)
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # torch's threads spin, and starve on a core that is shared
     require("torch", extra="torch", purpose="training with the PyTorch step")
     from circlematch.training.torch_step import TorchStep
 
     return TorchStep(network, recipe, seed, threads)
-
-
-def _load(dataset: Dataset, split: str, say: Callable[[str], None]) -> ClipSet:
-    clips = load_split(dataset, split)
-    for path, reason in clips.broken.items():
-        say(f"left out: {reason if str(path) in reason else f'{path}: {reason}'}")
-    if clips.broken:
-        say(f"{split}: {len(clips.broken)} broken files left out, {len(clips)} clips kept")
-    return clips
 
 
 def _card(run: Run) -> Card:
@@ -150,15 +143,14 @@ def _validation_of(history: Sequence[Epoch]) -> dict[str, float]:
     return {"validation": history[-1].validation_accuracy} if history else {}
 
 
-def _finish(
-    run: Run, step: Step, epochs: list[Epoch], loaded: dict[str, ClipSet], say: Callable[[str], None]
-) -> Outcome:
+def _finish(run: Run, step: Step, epochs: list[Epoch], loaded: dict[str, ClipSet]) -> Outcome:
     """The end of a run: every held-out split is read once."""
     held_out = [split for split in run.dataset.splits if split != "train"]
     reports = {}
     for split in held_out:
-        clips = loaded[split] if split in loaded else _load(run.dataset, split, say)
-        reports[split] = evaluate(step.scores, clips, run.dataset.labels)
+        if split not in loaded:
+            loaded[split] = load_split(run.dataset, split)
+        reports[split] = evaluate(step.scores, loaded[split], run.dataset.labels)
     accuracies = {split: report.accuracy for split, report in reports.items()}
     card = replace(_card(run), epochs=len(epochs), accuracy=accuracies)
     path = run.folder / MODEL
@@ -170,6 +162,7 @@ def _finish(
         "labels": list(run.dataset.labels),
         "split_rule": run.dataset.split_rule,
         "sizes": sizes,
+        "broken_files": {split: len(clips.broken) for split, clips in loaded.items()},
         "network": to_dict(run.network),
         "recipe": to_dict(run.recipe),
         "seed": run.seed,
