@@ -62,7 +62,11 @@ TRAIN_SOURCES = ["engine/train.c", "engine/train_base.c", "engine/train_v3.c", "
 
 # No -ffast-math and no contraction: features must not depend on the machine that built the wheel. (The training step
 # turns contraction on for itself.)
-FLAGS = ["/O2"] if WINDOWS else ["-std=c99", "-O3", "-ffp-contract=off", "-Wall", "-Wextra", "-Wno-psabi"]
+FLAGS = (
+    ["/O2"]
+    if WINDOWS
+    else ["-std=c99", "-O3", "-ffp-contract=off", "-fno-math-errno", "-Wall", "-Wextra", "-Wno-psabi"]
+)
 
 ffi = FFI()
 ffi.cdef(FRONT_END + ("" if WINDOWS else TRAIN.replace("real", "float")))

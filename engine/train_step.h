@@ -220,11 +220,9 @@ LANED lanes dropout_lanes(uint32_t seed, uint32_t chunk, uint32_t index, real dr
     const lane_words lane = { 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15 };
     const uint32_t base = hash_word(hash_word(hash_word(seed) + chunk) + index);
     const lane_words drawn = lanes_hash(base + lane * 0x9e3779b9u);
-    const uint32_t limit = (uint32_t)(dropout * 4294967296.0);
-    lanes out;
-    for (int l = 0; l < LANES; l++)
-        out[l] = drawn[l] >= limit ? 1 / (1 - dropout) : 0;
-    return out;
+    const lane_words limit = (lane_words){ 0 } + (uint32_t)(dropout * 4294967296.0);
+    const lane_bits kept = __builtin_convertvector(drawn >= limit, lane_bits);
+    return lanes_select(kept, lanes_of(1 / (1 - dropout)), lanes_of(0));
 }
 
 /* The encoder's output after dropout, and its moments for the head's norm. */
