@@ -41,6 +41,7 @@ def test_a_log_file_gets_one_plain_line_per_epoch() -> None:
     assert len(lines) == 3
     assert not any("\x1b" in line for line in lines)
     assert "0 s left" in lines[-1]
+    assert all("/s" in line for line in lines)
 
 
 @pytest.mark.parametrize(("seconds", "text"), [(0, "0 s"), (59.4, "59 s"), (60, "1 min 00 s"), (3725, "1 h 02 min")])

@@ -76,7 +76,7 @@ def _run_plan(plan: dict[str, Any], dataset: Dataset, folder: Path, options: arg
     network = replace(from_dict(Network, plan["network"]), classes=len(dataset.labels))
     recipe = from_dict(Recipe, plan["recipe"])
     work = Run(dataset, network, recipe, plan["seed"], folder, options.threads or plan["threads"], plan["step"])
-    say = _quiet if options.json else print
+    say = _quiet if options.json else _say
     say(f"{dataset.name}: {len(dataset.labels)} classes, {_sizes(dataset.sizes())}; split {dataset.split_rule}")
     for note in dataset.notes:
         say(f"note: {note}")
@@ -158,6 +158,10 @@ def _seeds(text: str) -> list[int]:
     if not seeds or len(set(seeds)) != len(seeds):
         raise argparse.ArgumentTypeError(f"{text} names no seeds; write them as 0-4 or 0,2,5")
     return seeds
+
+
+def _say(line: str) -> None:
+    print(line, flush=True)  # before what the run then writes to standard error
 
 
 def _quiet(_: str) -> None:

@@ -33,44 +33,33 @@ class Terminal:
         self.stream = stream or sys.stderr
         self.live = self.stream.isatty()
         self.started = time.perf_counter()
-        self.learned = 0  # examples since `started`
+        self.learned = 0  # examples since then, in finished epochs
+        self.per_epoch = 0
         self.drawn = 0.0
 
     def batch(self, epoch: int, done: int, of: int, loss: float) -> None:
         """Redraw the live line, ten times a second at most."""
+        self.per_epoch = of
         now = time.perf_counter()
-        if not self.live or (now - self.drawn < REDRAW_SECONDS and done < of):
-            return
-        self.drawn = now
-        speed = (self.learned + done) / max(now - self.started, 1e-9)
-        left = ((self.epochs - epoch) * of - done) / max(speed, 1e-9)
-        self._line(
-            f"epoch {epoch + 1}/{self.epochs}  {done / of:4.0%}  loss {loss:.4f}  {speed:,.0f}/s",
-            left,
-            end="",
-        )
-        if done == of:
-            self.learned += of
+        if self.live and (now - self.drawn >= REDRAW_SECONDS or done == of):
+            self.drawn = now
+            self._line(epoch, done, f"{done / of:4.0%}  loss {loss:.4f}", end="")
 
     def epoch(self, number: int, result: Epoch, learning_rate: float) -> None:
         """Print the epoch's result."""
-        elapsed = time.perf_counter() - self.started
-        left = elapsed / max(self._finished(number), 1) * (self.epochs - number - 1)
-        speed = f"{result.seconds:.1f} s"
-        if self.live and self.learned:
-            speed = f"{self.learned / max(elapsed, 1e-9):,.0f}/s"
-        figures = f"loss {result.loss:.4f}  validation {result.validation_accuracy:.2%}"
-        self._line(f"epoch {number + 1}/{self.epochs}  {figures}  {speed}", left, end="\n")
+        self._line(
+            number, self.per_epoch, f"loss {result.loss:.4f}  validation {result.validation_accuracy:.2%}", end="\n"
+        )
+        self.learned += self.per_epoch
 
-    def _finished(self, number: int) -> int:
-        """Epochs finished since this terminal began to watch (a resumed run begins late)."""
-        if not hasattr(self, "_first"):
-            self._first = number
-        return number - self._first + 1
-
-    def _line(self, text: str, seconds_left: float, end: str) -> None:
+    def _line(self, epoch: int, done: int, figures: str, end: str) -> None:
+        """`done` examples of `epoch` are learned: its figures, the speed so far, and how long the rest will take."""
+        speed = (self.learned + done) / max(time.perf_counter() - self.started, 1e-9)
+        left = ((self.epochs - epoch) * self.per_epoch - done) / max(speed, 1e-9)
         start = "\r\x1b[K" if self.live else ""
-        self.stream.write(f"{start}{text}  {duration(seconds_left)} left{end}")
+        self.stream.write(
+            f"{start}epoch {epoch + 1}/{self.epochs}  {figures}  {speed:,.0f}/s  {duration(left)} left{end}"
+        )
         self.stream.flush()
 
 
