@@ -42,6 +42,12 @@ CM_INLINE void LANED(butterfly)(vec *restrict re, vec *restrict im, int quarter,
     const vec c_r = difference_r - turned_r, c_i = difference_i - turned_i;
     re[0] = sum_r + other_r;
     im[0] = sum_i + other_i;
+    if (turn == 0) {
+        re[quarter] = a_r, im[quarter] = a_i;
+        re[2 * quarter] = b_r, im[2 * quarter] = b_i;
+        re[3 * quarter] = c_r, im[3 * quarter] = c_i;
+        return;
+    }
     re[quarter] = a_r * c1 - a_i * s1;
     im[quarter] = a_r * s1 + a_i * c1;
     re[2 * quarter] = b_r * c2 - b_i * s2;
@@ -105,6 +111,29 @@ CM_INLINE void LANED(log_mel_frame)(const float *samples, cm_front_end_work *wor
     LANED(mel_log)((const vec *)work->power, work->mel);
 }
 
+/* CM_LANES rows of samples, `step` apart, become CM_LANES vecs. Interleaving the first half of the rows with the second
+ * moves every number's row by one bit; after four rounds rows and columns have changed places. */
+CM_INLINE void LANED(transpose)(const float *rows, int step, vec *restrict out)
+{
+#if CM_LANES == 1
+    (void)step;
+    *out = *rows;
+#else
+    vec now[CM_LANES], next[CM_LANES];
+    for (int l = 0; l < CM_LANES; l++)
+        now[l] = *(const vec *)(rows + l * step);
+    for (int round = 0; round < 4; round++) {
+        for (int l = 0; l < CM_LANES / 2; l++) {
+            next[2 * l] = __builtin_shufflevector(now[l], now[l + 8], 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
+            next[2 * l + 1] =
+                __builtin_shufflevector(now[l], now[l + 8], 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31);
+        }
+        memcpy(now, next, sizeof now);
+    }
+    memcpy(out, now, sizeof now);
+#endif
+}
+
 /* CM_LANES clips, a tile of frames at a time. The tile starts with the CM_WINDOW - CM_HOP samples of the past.
  * Value b of frame t of lane l goes to out[l * lane_step + b * band_step + t * frame_step]. */
 CM_DISPATCH static void LANED(log_mel_clips)(const cm_clip *clips, int64_t samples, cm_front_end_work *work, float *out,
@@ -117,9 +146,8 @@ CM_DISPATCH static void LANED(log_mel_clips)(const cm_clip *clips, int64_t sampl
         const int count = (int)cm_clamp(frames - start, 0, CM_TILE_FRAMES);
         for (int l = 0; l < CM_LANES; l++)
             gather(&clips[l], start * CM_HOP, count * CM_HOP, work->gathered + l * tile);
-        for (int i = 0; i < count * CM_HOP; i++)
-            for (int l = 0; l < CM_LANES; l++)
-                work->samples[(past + i) * CM_LANES + l] = work->gathered[l * tile + i];
+        for (int i = 0; i < count * CM_HOP; i += CM_LANES)
+            LANED(transpose)(work->gathered + i, tile, (vec *)work->samples + past + i);
         for (int t = 0; t < count; t++) {
             LANED(log_mel_frame)(work->samples + t * CM_HOP * CM_LANES, work);
             for (int b = 0; b < CM_MEL_BANDS; b++)

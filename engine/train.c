@@ -136,6 +136,7 @@ static void lay_out_worker(const cm_train *train, const norm *numbered, worker_s
     fresh.plane = TAKE(lanes, PLANE);
     fresh.gradient_plane = TAKE(lanes, PLANE);
     fresh.rows = TAKE(lanes, (D > FEATURES ? D : FEATURES) * T);
+    fresh.pointwise_tiles = TAKE(lanes, D * TILE);
     fresh.sums = TAKE(lanes, D * (C + 1 + FEATURES));
     fresh.frames = TAKE(lanes, D * T);
     fresh.inverse = TAKE(lanes, T);

@@ -173,9 +173,21 @@ LANED const real *band_weights(const real *map, int width, int dense, int r, int
     return dense ? map + d * R + r : map + (r / 4 * BAND_OUT) * 4 * width + d * 4 + r % 4;
 }
 
-/* d activated -> pointwise, norm, LeakyReLU -> bands: raw (FEATURES, T). `w` (D, C) and `shift` hold the norm. */
+/* One row and tile of the pointwise map with its norm and LeakyReLU, channel d: (C, TILE) -> (TILE). */
+LANED void pointwise_tile(const lanes *restrict tile, const real *restrict w, real shift, real slope, lanes *restrict y)
+{
+    for (int j = 0; j < TILE; j++) {
+        lanes u = lanes_of(shift);
+        for (int c = 0; c < C; c++)
+            u += tile[c * TILE + j] * w[c];
+        y[j] = leaky(u, slope);
+    }
+}
+
+/* d activated -> pointwise, norm, LeakyReLU -> bands: raw (FEATURES, T). `w` (D, C) and `shift` hold the norm;
+ * `y` is scratch (D, TILE). Outputs are summed four at a time, over all channels, in registers. */
 static void pointwise_and_bands(const lanes *raw, const norm *before, const real *w, const real *shift, const real *map,
-                                int width, int dense, real slope, lanes *restrict bands)
+                                int width, int dense, real slope, lanes *restrict y, lanes *restrict bands)
 {
     const int outputs = dense ? FEATURES : BAND_OUT;
     lanes tile[C * TILE];
@@ -183,24 +195,66 @@ static void pointwise_and_bands(const lanes *raw, const norm *before, const real
     for (int r = 0; r < R; r++)
         for (int t0 = 0; t0 < T; t0 += TILE) {
             depthwise_activation(raw, before, slope, r, t0, tile);
-            for (int d = 0; d < width; d++) {
-                int stride;
-                const real *weights = band_weights(map, width, dense, r, d, &stride);
-                lanes y[TILE];
+            for (int d = 0; d < width; d++)
+                pointwise_tile(tile, w + d * C, shift[d], slope, y + d * TILE);
+            for (int o = 0; o < outputs; o += BAND_OUT) {
+                int stride, next;
+                const real *first = band_weights(map, width, dense, r, 0, &stride) + o * stride;
+                next = (int)(band_weights(map, width, dense, r, 1, &stride) + o * stride - first);
+                lanes *to = bands + ((dense ? 0 : r / 4 * BAND_OUT) + o) * T + t0;
                 for (int j = 0; j < TILE; j++) {
-                    lanes u = lanes_of(shift[d]);
-                    for (int c = 0; c < C; c++)
-                        u += tile[c * TILE + j] * w[d * C + c];
-                    y[j] = leaky(u, slope);
-                }
-                for (int o = 0; o < outputs; o++) {
-                    lanes *to = bands + ((dense ? 0 : r / 4 * BAND_OUT) + o) * T + t0;
-                    const real weight = weights[o * stride];
-                    for (int j = 0; j < TILE; j++)
-                        to[j] += y[j] * weight;
+                    lanes sum[BAND_OUT];
+                    for (int i = 0; i < BAND_OUT; i++)
+                        sum[i] = to[i * T + j];
+                    for (int d = 0; d < width; d++)
+                        for (int i = 0; i < BAND_OUT; i++)
+                            sum[i] += y[d * TILE + j] * first[d * next + i * stride];
+                    for (int i = 0; i < BAND_OUT; i++)
+                        to[i * T + j] = sum[i];
                 }
             }
         }
+}
+
+/* Four outputs of the bands, one channel: their part of the gradient g at the activation, and of the map's gradient. */
+LANED void bands_tile_backward(const lanes *restrict from, const real *restrict weights, int stride,
+                               const lanes *restrict y, lanes *restrict g, lanes *restrict map_sums)
+{
+    lanes sum[BAND_OUT];
+    for (int i = 0; i < BAND_OUT; i++)
+        sum[i] = map_sums[i];
+    for (int j = 0; j < TILE; j++) {
+        lanes value = g[j];
+        for (int i = 0; i < BAND_OUT; i++) {
+            value += from[i * T + j] * weights[i * stride];
+            sum[i] += from[i * T + j] * y[j];
+        }
+        g[j] = value;
+    }
+    for (int i = 0; i < BAND_OUT; i++)
+        map_sums[i] = sum[i];
+}
+
+/* One channel of the pointwise map: g, at its norm's output, adds to `spread` (C rows of the picture, `plane` apart),
+ * to the products g a (C) and to the sum of g. */
+LANED void pointwise_tile_backward(const lanes *restrict tile, const real *restrict w, const lanes *restrict y, real slope,
+                                   const lanes *restrict g, lanes *restrict spread, int plane, lanes *restrict products,
+                                   lanes *restrict total)
+{
+    lanes product[C], sum = *total;
+    for (int c = 0; c < C; c++)
+        product[c] = products[c];
+    for (int j = 0; j < TILE; j++) {
+        const lanes value = g[j] * leaky_slope(y[j], slope);
+        sum += value;
+        for (int c = 0; c < C; c++) {
+            product[c] += value * tile[c * TILE + j];
+            spread[c * plane + j] += value * w[c];
+        }
+    }
+    for (int c = 0; c < C; c++)
+        products[c] = product[c];
+    *total = sum;
 }
 
 /* Backward through both: from the gradient of the raw bands to `spread` = (scaled pointwise map)^T g, the part of the
@@ -211,7 +265,7 @@ static void pointwise_and_bands_backward(const lanes *raw, const norm *before, c
                                          double *map_gradient, double *products, double *totals)
 {
     const int outputs = dense ? FEATURES : BAND_OUT;
-    lanes tile[C * TILE];
+    lanes tile[C * TILE], y[TILE], g[TILE];
     lanes *product_sums = sums, *total_sums = sums + width * C, *map_sums = total_sums + width;
     memset(spread, 0, sizeof(lanes) * C * R * T);
     memset(sums, 0, sizeof(lanes) * (size_t)width * (C + 1));
@@ -223,36 +277,12 @@ static void pointwise_and_bands_backward(const lanes *raw, const norm *before, c
             for (int d = 0; d < width; d++) {
                 int stride;
                 const real *weights = band_weights(map, width, dense, r, d, &stride);
-                lanes y[TILE], g[TILE], total = { 0 }, product[C];
-                for (int j = 0; j < TILE; j++) {
-                    lanes u = lanes_of(shift[d]);
-                    for (int c = 0; c < C; c++)
-                        u += tile[c * TILE + j] * w[d * C + c];
-                    y[j] = leaky(u, slope);
-                    g[j] = lanes_of(0);
-                }
-                for (int o = 0; o < outputs; o++) {
-                    const real weight = weights[o * stride];
-                    lanes sum = { 0 };
-                    for (int j = 0; j < TILE; j++) {
-                        g[j] += from[o * T + j] * weight;
-                        sum += from[o * T + j] * y[j];
-                    }
-                    map_sums[d * outputs + o] += sum;
-                }
-                for (int c = 0; c < C; c++)
-                    product[c] = lanes_of(0);
-                for (int j = 0; j < TILE; j++) {
-                    g[j] *= leaky_slope(y[j], slope);
-                    total += g[j];
-                    for (int c = 0; c < C; c++) {
-                        product[c] += g[j] * tile[c * TILE + j];
-                        spread[(c * R + r) * T + t0 + j] += g[j] * w[d * C + c];
-                    }
-                }
-                total_sums[d] += total;
-                for (int c = 0; c < C; c++)
-                    product_sums[d * C + c] += product[c];
+                pointwise_tile(tile, w + d * C, shift[d], slope, y);
+                memset(g, 0, sizeof g);
+                for (int o = 0; o < outputs; o += BAND_OUT)
+                    bands_tile_backward(from + o * T, weights + o * stride, stride, y, g, map_sums + d * outputs + o);
+                pointwise_tile_backward(tile, w + d * C, y, slope, g, spread + r * T + t0, R * T, product_sums + d * C,
+                                        total_sums + d);
             }
         }
         for (int d = 0; d < width; d++) {

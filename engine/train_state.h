@@ -90,6 +90,7 @@ typedef struct {
     lanes *plane, *gradient_plane;
     lanes *rows;             /* (max(D, 16), T) */
     lanes *sums;             /* pointwise_and_bands_backward */
+    lanes *pointwise_tiles;  /* (D, TILE) */
     lanes *frames, *inverse, *responses, *exponentials, *derivative, *descriptors, *scores, *raw_scores, *along;
     wide *ahead;
     double *gathered, *total, *pointwise_sums, *conv_sums, *prototype_inverse;

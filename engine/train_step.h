@@ -179,7 +179,7 @@ static void forward_bands(cm_train *train, worker_state *worker, const real *par
     const norm *n = &worker->norms[NORM_BANDS];
     pointwise_and_bands(chunk->depthwise, &worker->norms[NORM_DEPTHWISE], worker->pointwise,
                         worker->norms[NORM_POINTWISE].shift, parameters + train->at.bands, train->config.width,
-                        train->config.dense_bands, train->slope, chunk->bands);
+                        train->config.dense_bands, train->slope, worker->pointwise_tiles, chunk->bands);
     row_moments(chunk->bands, FEATURES, chunk->present, chunk->partial + n->moments, chunk->partial + n->moments + FEATURES);
 }
 
