@@ -35,6 +35,7 @@ TRAIN = """
     } cm_train_memory;
     typedef struct {
         const int16_t *clips;
+        const int64_t *rows;
         const cm_augment *augment;
         const float *noise;
         const real *pictures;

@@ -27,7 +27,7 @@
 #define CM_INDEPENDENT
 #endif
 
-/* One clip with its augmentation; one of i16 and f32 is set, or none for silence. */
+/* One clip with its augmentation; one of i16 and f32 is set, or samples is 0: silence. */
 typedef struct {
     const int16_t *i16;
     const float *f32;
@@ -53,7 +53,7 @@ CM_INLINE void gather(const cm_clip *clip, int64_t first, int count, float *rest
         const int16_t *restrict source = clip->i16 + (first - clip->shift);
         for (int i = from; i < to; i++)
             out[i] = (float)source[i] * (1.0f / 32768.0f);
-    } else if (clip->f32) {
+    } else if (to > from) {
         memcpy(out + from, clip->f32 + (first - clip->shift + from), sizeof(float) * (size_t)(to - from));
     }
     if (clip->noise_gain != 0.0f) {
@@ -120,12 +120,17 @@ void cm_log_mel_f32(const float *clips, int64_t count, int64_t samples, const cm
 }
 
 #if defined(__GNUC__)
-void cm_log_mel_lanes(const int16_t *clips, int64_t count, int64_t first, int64_t samples, const cm_augment *augment,
-                      const float *noise, cm_front_end_work *work, float *out)
+void cm_log_mel_lanes(const int16_t *clips, const int64_t *rows, int64_t count, int64_t samples,
+                      const cm_augment *augment, const float *noise, cm_front_end_work *work, float *out)
 {
     cm_clip lane[CM_BATCH_LANES] = { { 0 } };  /* a clip of no samples is silence */
-    for (int64_t l = 0; l < CM_BATCH_LANES && first + l < count; l++)
-        lane[l] = clip_at(clips, NULL, first + l, samples, augment, noise);
+    for (int64_t l = 0; l < CM_BATCH_LANES && l < count; l++) {
+        lane[l] = clip_at(NULL, NULL, l, samples, augment, noise);
+        if (rows[l] < 0)
+            lane[l].samples = 0;
+        else
+            lane[l].i16 = clips + rows[l] * samples;
+    }
     log_mel_clips_x16(lane, samples, work, out, 1, CM_BATCH_LANES, CM_MEL_BANDS * CM_BATCH_LANES);
 }
 #endif

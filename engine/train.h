@@ -44,7 +44,8 @@ typedef struct {
 
 /* One batch: clips with their augmentation, or log-mel pictures (examples, 32, 100). */
 typedef struct {
-    const int16_t *clips;     /* (examples, 16000), or NULL */
+    const int16_t *clips;     /* (any number, 16000), or NULL */
+    const int64_t *rows;      /* which of them each example is; a negative row is silence */
     const cm_augment *augment;
     const float *noise;
     const CM_REAL *pictures;  /* used where clips is NULL */

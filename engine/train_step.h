@@ -146,8 +146,9 @@ static void chunk_begin(cm_train *train, worker_state *worker, const cm_train_ba
         chunk->labels[l] = batch->labels && first + l < batch->examples ? batch->labels[first + l] : 0;
     }
     if (batch->clips) {
-        cm_log_mel_lanes(batch->clips, batch->examples, first, CM_HOP * T, batch->augment, batch->noise,
-                         worker->front_end, (float *)worker->mel);
+        cm_log_mel_lanes(batch->clips, batch->rows + first, batch->examples - first, CM_HOP * T,
+                         batch->augment ? batch->augment + first : NULL, batch->noise, worker->front_end,
+                         (float *)worker->mel);
         for (int f = 0; f < F; f++)
             for (int t = 0; t < T; t++)
                 chunk->picture[(f + 1) * PICTURE_FRAMES + t + 2] =

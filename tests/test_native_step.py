@@ -193,7 +193,7 @@ def batches(count: int, size: int, classes: int) -> list[Batch]:
         time = np.arange(16000) / 16000
         waves = np.sin(2 * np.pi * tones[labels][:, None] * time) * generator.uniform(0.05, 0.5, (size, 1))
         clips = (20000 * waves * np.exp(-((time - 0.5) ** 2) / 0.02)).astype(np.int16)
-        out.append(Batch(clips, labels, augmenter.plan(size, generator), (0, 0, number)))
+        out.append(Batch(clips, np.arange(size), labels, augmenter.plan(size, generator), (0, 0, number)))
     return out
 
 
@@ -219,6 +219,18 @@ def test_scores_equal_those_of_torch_with_the_same_weights(examples: int) -> Non
     plain.restore(native.weights(), native.state())
     clips = batches(1, examples, 5)[0].clips
     np.testing.assert_allclose(native.scores(clips), plain.scores(clips), atol=2e-4)
+
+
+def test_clips_are_read_from_their_rows_and_negative_rows_are_silence() -> None:
+    network, recipe = Network(width=8, classes=5), Recipe(batch_size=40)
+    (whole,) = batches(1, 40, 5)
+    rows = np.random.default_rng(0).permutation(40)
+    rows[::7] = -1
+    copied = whole.audio[rows] * (rows >= 0)[:, None].astype(np.int16)
+    by_row, by_copy = NativeStep(network, recipe, 0), NativeStep(network, recipe, 0)
+    loss = by_row.learn(replace(whole, rows=rows), 1e-2)
+    assert loss == by_copy.learn(replace(whole, audio=copied), 1e-2)
+    assert loss != NativeStep(network, recipe, 0).learn(whole, 1e-2)
 
 
 def test_one_two_and_three_threads_give_the_same_bits() -> None:

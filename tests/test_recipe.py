@@ -102,7 +102,7 @@ def three_batches() -> list[Batch]:
         centre = generator.uniform(0.2, 0.8, (count, 1))
         waves = generator.standard_normal((count, samples)) * (0.05 + np.exp(-((time - centre) ** 2) / 0.02))
         clips = (generator.uniform(300, 6000, (count, 1)) * waves).clip(-32768, 32767).astype(np.int16)
-        out.append(Batch(clips, generator.integers(0, NETWORK.classes, count), plan, (0, 0, number)))
+        out.append(Batch(clips, np.arange(count), generator.integers(0, NETWORK.classes, count), plan, (0, 0, number)))
     return out
 
 

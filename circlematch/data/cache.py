@@ -26,7 +26,7 @@ from circlematch.data.dataset import Clip, Dataset
 from circlematch.errors import AudioError, DatasetError
 from circlematch.front_end import usable_cores
 
-__all__ = ["AudioCache", "ClipSet", "decode", "default_cache", "load_split"]
+__all__ = ["AudioCache", "ClipSet", "decode", "default_cache", "load_split", "take"]
 
 FORMAT = 1  # goes up when what is stored changes
 ZEROS = -1  # the row of a clip of digital silence
@@ -57,11 +57,15 @@ class ClipSet:
 
     def clips(self, indices: npt.NDArray[np.int64] | slice) -> npt.NDArray[np.int16]:
         """The samples of some clips: (B, samples)."""
-        rows = self.rows[indices]
-        batch = np.zeros((len(rows), self.audio.shape[1]), dtype=np.int16)
-        spoken = rows != ZEROS
-        batch[spoken] = self.audio[rows[spoken]]
-        return batch
+        return take(self.audio, self.rows[indices])
+
+
+def take(audio: npt.NDArray[np.int16], rows: npt.NDArray[np.int64]) -> npt.NDArray[np.int16]:
+    """Rows of `audio`, and zeros where a row is ZEROS: (B, samples)."""
+    out = np.zeros((len(rows), audio.shape[1]), dtype=np.int16)
+    spoken = rows != ZEROS
+    out[spoken] = audio[rows[spoken]]
+    return out
 
 
 def default_cache() -> Path:

@@ -77,7 +77,7 @@ def _batches(clips: ClipSet, size: int, seed: int, epoch: int, augmenter: Augmen
     for index, start in enumerate(range(0, len(order), size)):
         chosen = order[start : start + size]
         plan = augmenter.plan(len(chosen), generator)
-        yield Batch(clips.clips(chosen), clips.labels[chosen], plan, seed=(seed, epoch, index))
+        yield Batch(clips.audio, clips.rows[chosen], clips.labels[chosen], plan, seed=(seed, epoch, index))
 
 
 def accuracy(step: Step, clips: ClipSet) -> float:

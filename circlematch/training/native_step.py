@@ -63,10 +63,11 @@ class NativeStep:
 
     def learn(self, batch: Batch, learning_rate: float) -> float:
         """One optimiser step; returns the mean loss of the batch."""
-        augment = batch.plan.packed(batch.clips.shape[1])
-        labels = batch.labels.astype(np.int32)
+        augment = batch.plan.packed(batch.audio.shape[1])
+        labels, rows = batch.labels.astype(np.int32), np.ascontiguousarray(batch.rows)
         given = {
-            "clips": ffi.from_buffer("int16_t[]", batch.clips),
+            "clips": ffi.from_buffer("int16_t[]", batch.audio),
+            "rows": ffi.from_buffer("int64_t[]", rows),
             "augment": ffi.from_buffer("cm_augment[]", augment),
             "noise": ffi.from_buffer("float[]", batch.plan.noise),
             "labels": ffi.from_buffer("int32_t[]", labels),
@@ -83,7 +84,12 @@ class NativeStep:
         out = np.empty((len(clips), self.network.classes), dtype=np.float32)
         for start in range(0, len(clips), self.recipe.batch_size):
             part = np.ascontiguousarray(clips[start : start + self.recipe.batch_size])
-            given = {"clips": ffi.from_buffer("int16_t[]", part), "examples": len(part)}
+            rows = np.arange(len(part))
+            given = {
+                "clips": ffi.from_buffer("int16_t[]", part),
+                "rows": ffi.from_buffer("int64_t[]", rows),
+                "examples": len(part),
+            }
             work, to = ffi.new("cm_train_batch *", given), _pointer(out[start:])
             self._together(
                 lambda thread, work=work, to=to: lib.cm_train_scores(self.train, self.memory, work, thread, to)

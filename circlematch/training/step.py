@@ -8,6 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from circlematch.data.cache import take
 from circlematch.front_end import AugmentPlan
 from circlematch.parameters import Tensors
 
@@ -16,12 +17,18 @@ __all__ = ["Batch", "Step"]
 
 @dataclass(frozen=True)
 class Batch:
-    """Clips to learn from, and what is to happen to each before."""
+    """Clips to learn from, and what is to happen to each before. They stay where they lie until a step needs them."""
 
-    clips: npt.NDArray[np.int16]  # (B, samples)
+    audio: npt.NDArray[np.int16]  # (files, samples), perhaps memory-mapped
+    rows: npt.NDArray[np.int64]  # (B,) which of them; negative is digital silence
     labels: npt.NDArray[np.int64]  # (B,)
     plan: AugmentPlan
     seed: tuple[int, ...]  # for what the step itself draws: dropout
+
+    @property
+    def clips(self) -> npt.NDArray[np.int16]:
+        """The samples as an array of their own: (B, samples)."""
+        return take(self.audio, self.rows)
 
 
 class Step(Protocol):
