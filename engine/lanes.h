@@ -136,24 +136,25 @@ LANED lanes lanes_log(wide x)
     return out;
 }
 
-/* A well-mixed 32-bit hash of each word. */
+/* A well-mixed 32-bit hash, of a word or of each word. */
+#define HASH(x) \
+    do { \
+        x ^= x >> 16; \
+        x *= 0x7feb352du; \
+        x ^= x >> 15; \
+        x *= 0x846ca68bu; \
+        x ^= x >> 16; \
+    } while (0)
+
 LANED lane_words lanes_hash(lane_words x)
 {
-    x ^= x >> 16;
-    x *= 0x7feb352du;
-    x ^= x >> 15;
-    x *= 0x846ca68bu;
-    x ^= x >> 16;
+    HASH(x);
     return x;
 }
 
 LANED uint32_t hash_word(uint32_t x)
 {
-    x ^= x >> 16;
-    x *= 0x7feb352du;
-    x ^= x >> 15;
-    x *= 0x846ca68bu;
-    x ^= x >> 16;
+    HASH(x);
     return x;
 }
 
