@@ -45,6 +45,7 @@ TRAIN = """
         double learning_rate;
         double *gradients;
         double loss;
+        double seconds[5];
     } cm_train_batch;
     typedef struct cm_train cm_train;
     size_t cm_train_size(const cm_train_config *config);

@@ -16,6 +16,8 @@
 #define CM_REAL float
 #endif
 
+#define CM_TRAIN_STAGES 5
+
 typedef struct {
     int32_t width;            /* D */
     int32_t classes;          /* K */
@@ -55,6 +57,7 @@ typedef struct {
     double learning_rate;     /* 0 leaves the weights as they are: gradients only */
     double *gradients;        /* where to put the gradients, or NULL */
     double loss;              /* out: mean over the examples */
+    double seconds[CM_TRAIN_STAGES];  /* out: features, encoder, head, encoder backward, weights; of thread 0 */
 } cm_train_batch;
 
 typedef struct cm_train cm_train;

@@ -111,6 +111,7 @@ struct cm_train {
     pthread_cond_t all_here;
     int waiting;
     unsigned round;
+    double stage_began;
 };
 
 #endif

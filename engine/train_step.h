@@ -511,12 +511,29 @@ static void adamw(const cm_train *train, cm_train_memory *memory, const double *
 
 /* ---- the step ---- */
 
+enum { STAGE_FEATURES, STAGE_ENCODER, STAGE_HEAD, STAGE_ENCODER_BACKWARD, STAGE_WEIGHTS };
+
+/* Thread 0 writes down when a stage ends. */
+static void stage_ends(cm_train *train, const worker_state *worker, cm_train_batch *batch, int stage)
+{
+    struct timespec now;
+    if (worker->thread != 0)
+        return;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    const double seconds = (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+    if (stage >= 0)
+        batch->seconds[stage] = seconds - train->stage_began;
+    train->stage_began = seconds;
+}
+
 /* Threads of a step share the pictures: the statistics of the first convolution follow from them alone. */
-static void learn_forward(cm_train *train, worker_state *worker, const real *parameters, const cm_train_batch *batch)
+static void learn_forward(cm_train *train, worker_state *worker, const real *parameters, cm_train_batch *batch)
 {
     norm *norms = worker->norms;
-    EACH_CHUNK(chunk) {
+    EACH_CHUNK(chunk)
         chunk_begin(train, worker, batch, chunk);
+    stage_ends(train, worker, batch, STAGE_FEATURES);
+    EACH_CHUNK(chunk) {
         double *moments = chunk->partial + norms[NORM_CONV].moments;
         patch_moments(chunk->picture, chunk->present, moments, moments + PATCH);
     }
@@ -627,18 +644,22 @@ static void learn(cm_train *train, cm_train_memory *memory, cm_train_batch *batc
     }
     prepare_head(train, worker, parameters);
     meet(train);
+    stage_ends(train, worker, batch, -1);
     learn_forward(train, worker, parameters, batch);
     if (!train->config.mean_pooling) {
         meet(train);
         norm_forward(train, worker, &worker->norms[NORM_HEAD], parameters);
     }
+    stage_ends(train, worker, batch, STAGE_ENCODER);
     EACH_CHUNK(chunk) {
         if (train->config.mean_pooling)
             learn_pooling(train, worker, parameters, chunk);
         else
             learn_head(train, worker, chunk);
     }
+    stage_ends(train, worker, batch, STAGE_HEAD);
     learn_backward(train, worker, parameters, batch);
+    stage_ends(train, worker, batch, STAGE_ENCODER_BACKWARD);
     if (thread != 0)
         return;
     finish_gradients(train, worker, parameters, worker->total);
@@ -649,6 +670,7 @@ static void learn(cm_train *train, cm_train_memory *memory, cm_train_batch *batc
         update_running(train, worker, memory->running);
         adamw(train, memory, worker->total, batch->learning_rate);
     }
+    stage_ends(train, worker, batch, STAGE_WEIGHTS);
 }
 
 /* ---- evaluation ---- */

@@ -1,8 +1,10 @@
 /* The training step for v3: see train.c. */
+#define _POSIX_C_SOURCE 199309L  /* clock_gettime */
 #include <math.h>
 #include <pthread.h>
 #include <stdint.h>
 #include <string.h>
+#include <time.h>
 
 #if defined(__x86_64__)
 #if defined(__clang__)

@@ -18,6 +18,7 @@ from circlematch.training.step import Batch
 
 __all__ = ["NativeStep", "why_not_native"]
 
+STAGES = ("features", "encoder", "head", "encoder backward", "weights")
 MOMENTS = {"exp_avg": "first_moment", "exp_avg_sq": "second_moment"}  # PyTorch's names -> the engine's
 
 
@@ -59,6 +60,7 @@ class NativeStep:
         self.arrays = {name: np.zeros(count, dtype=np.float32) for name in ("parameters", *MOMENTS.values())}
         self.arrays["running"] = np.zeros(running, dtype=np.float32)
         self.memory = ffi.new("cm_train_memory *", {name: _pointer(array) for name, array in self.arrays.items()})
+        self.seconds = [0.0] * len(STAGES)
         self.restore(initial_tensors(network, seed), {})
 
     def learn(self, batch: Batch, learning_rate: float) -> float:
@@ -77,7 +79,12 @@ class NativeStep:
         }
         work = ffi.new("cm_train_batch *", given)
         self._together(lambda thread: lib.cm_train_learn(self.train, self.memory, work, thread))
+        self.seconds = list(work.seconds)
         return float(work.loss)
+
+    def stage_seconds(self) -> dict[str, float]:
+        """Where the time of the last step went."""
+        return dict(zip(STAGES, self.seconds, strict=True))
 
     def scores(self, clips: npt.NDArray[np.int16]) -> npt.NDArray[np.float32]:
         """Class scores in evaluation mode: (B, samples) -> (B, K)."""

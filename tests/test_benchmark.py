@@ -1,0 +1,54 @@
+"""The benchmark measures what it says: the plain loop computes the same features and learns."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+import torch
+
+from circlematch.benchmark import TrainSpeed, measure_training
+from circlematch.cli import main
+from circlematch.config import Network, Recipe
+from circlematch.front_end import log_mel
+from circlematch.nn.plain_loop import PlainLoop, mel_filters, plain_log_mel
+
+
+def test_the_plain_loop_sees_the_pictures_of_our_front_end() -> None:
+    clips = (0.1 * np.random.default_rng(0).standard_normal((3, 16000))).astype(np.float32)
+    plain = plain_log_mel(torch.from_numpy(clips), mel_filters(), torch.hann_window(400))
+    np.testing.assert_allclose(plain.numpy(), log_mel(clips), atol=1e-3)
+
+
+def test_the_plain_loop_learns() -> None:
+    generator = np.random.default_rng(0)
+    labels = np.arange(32) % 2
+    tones = np.sin(2 * np.pi * np.where(labels, 400, 2000)[:, None] * np.arange(16000) / 16000)
+    clips = (8000 * tones * generator.uniform(0.2, 1, (32, 1))).astype(np.int16)
+    loop = PlainLoop(Network(width=4, classes=2), Recipe(peak_learning_rate=0.02), threads=1)
+    losses = [loop.learn(clips, labels) for _ in range(15)]
+    assert losses[-1] < 0.8 * losses[0]
+
+
+def test_both_speeds_are_measured_and_the_stages_add_up_to_the_step() -> None:
+    speed = measure_training(4, threads=1, rounds=1)
+    assert speed.ratio == speed.native / speed.plain > 1
+    assert sum(speed.stages_us.values()) == pytest.approx(1e6 / speed.native, rel=0.3)
+
+
+def test_the_command_prints_the_ratio(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[int] = []
+
+    def measured(width: int, threads: int, rounds: int) -> TrainSpeed:
+        made.append(threads)
+        return TrainSpeed(width, threads, 100.0, 1500.0 * threads, {"features": 1.0})
+
+    monkeypatch.setattr("circlematch.benchmark.measure_training", measured)
+    monkeypatch.setattr("circlematch.cli.bench.usable_cores", lambda: 2)
+    assert main(["bench", "train", "--width", "8", "--json"]) == 0
+    result = json.loads(capsys.readouterr().out)
+    assert made == [1, 2]
+    assert result["ratio"] == 30.0
+    assert [run["ratio"] for run in result["runs"]] == [15.0, 30.0]
+    assert main(["bench", "train", "--rounds", "0"]) == 2
