@@ -11,6 +11,7 @@ from typing import Any
 
 from circlematch.data.dataset import Dataset
 from circlematch.data.tasks import TASKS, read_task
+from circlematch.errors import UsageError
 
 __all__ = ["Commands", "add_command", "add_dataset", "add_json", "add_model", "print_json", "read_dataset"]
 
@@ -61,8 +62,6 @@ def add_dataset(parser: argparse.ArgumentParser) -> None:
 
 def read_dataset(options: argparse.Namespace, parser_name: str) -> Dataset:
     """The dataset that the arguments name."""
-    from circlematch.errors import UsageError
-
     if options.task is None and options.data is None:
         raise UsageError(f"give --task ({', '.join(TASKS)}) or --data FOLDER (see circlematch {parser_name} --help)")
     data = options.data or Path(os.environ.get("CIRCLEMATCH_DATA") or DEFAULT_DATA)

@@ -8,6 +8,7 @@ checkpoint   where a run is, on disk, written atomically
 loop         epochs, validation, checkpoints
 watch        live progress, and TensorBoard where it is installed
 run          a whole run: data in, model, record and report out
+several      several runs at once, a process each
 """
 
 STEPS = ("auto", "native", "torch")  # auto: the engine's wherever it can train the network
