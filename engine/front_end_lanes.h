@@ -15,56 +15,74 @@ typedef float vec;
 typedef float vec __attribute__((vector_size(CM_LANES * sizeof(float)), aligned(sizeof(float)), may_alias));
 #endif
 
-/* Hann window, then two real samples in one complex number: z[n] = x[2n] + i x[2n+1], zeros from CM_WINDOW on. */
-CM_INLINE void LANED(window_and_pack)(const vec *restrict samples, vec *restrict re, vec *restrict im)
+/* A complex number for each clip. */
+typedef struct {
+    vec r, i;
+} LANED(complex);
+
+CM_INLINE void LANED(put)(vec *restrict re, vec *restrict im, int at, vec r, vec i)
 {
-    for (int n = 0; n < CM_WINDOW / 2; n++) {
-        re[n] = samples[2 * n] * cm_hann[2 * n];
-        im[n] = samples[2 * n + 1] * cm_hann[2 * n + 1];
-    }
-    memset(re + CM_WINDOW / 2, 0, sizeof(vec) * (CM_HALF_FFT - CM_WINDOW / 2));
-    memset(im + CM_WINDOW / 2, 0, sizeof(vec) * (CM_HALF_FFT - CM_WINDOW / 2));
+    re[at] = r;
+    im[at] = i;
 }
 
-/* Four numbers `quarter` apart become four sums, the last three turned by the angles 1, 2, 3 times `turn`. */
-CM_INLINE void LANED(butterfly)(vec *restrict re, vec *restrict im, int quarter, int turn)
+/* Four numbers become four sums, the last three turned by the angles 1, 2, 3 times `turn`, stored `quarter` apart. */
+CM_INLINE void LANED(butterfly)(LANED(complex) z0, LANED(complex) z1, LANED(complex) z2, LANED(complex) z3,
+                                vec *restrict re, vec *restrict im, int quarter, int turn)
 {
     const float c1 = cm_turn_cos[turn], s1 = cm_turn_sin[turn];
     const float c2 = cm_turn_cos[2 * turn], s2 = cm_turn_sin[2 * turn];
     const float c3 = cm_turn_cos[3 * turn], s3 = cm_turn_sin[3 * turn];
-    const vec r0 = re[0], r1 = re[quarter], r2 = re[2 * quarter], r3 = re[3 * quarter];
-    const vec i0 = im[0], i1 = im[quarter], i2 = im[2 * quarter], i3 = im[3 * quarter];
-    const vec sum_r = r0 + r2, sum_i = i0 + i2, difference_r = r0 - r2, difference_i = i0 - i2;
-    const vec other_r = r1 + r3, other_i = i1 + i3;
-    const vec turned_r = i1 - i3, turned_i = r3 - r1;            /* -i (z1 - z3) */
+    const vec sum_r = z0.r + z2.r, sum_i = z0.i + z2.i, difference_r = z0.r - z2.r, difference_i = z0.i - z2.i;
+    const vec other_r = z1.r + z3.r, other_i = z1.i + z3.i;
+    const vec turned_r = z1.i - z3.i, turned_i = z3.r - z1.r;    /* -i (z1 - z3) */
     const vec a_r = difference_r + turned_r, a_i = difference_i + turned_i;
     const vec b_r = sum_r - other_r, b_i = sum_i - other_i;
     const vec c_r = difference_r - turned_r, c_i = difference_i - turned_i;
-    re[0] = sum_r + other_r;
-    im[0] = sum_i + other_i;
+    LANED(put)(re, im, 0, sum_r + other_r, sum_i + other_i);
     if (turn == 0) {
-        re[quarter] = a_r, im[quarter] = a_i;
-        re[2 * quarter] = b_r, im[2 * quarter] = b_i;
-        re[3 * quarter] = c_r, im[3 * quarter] = c_i;
+        LANED(put)(re, im, quarter, a_r, a_i);
+        LANED(put)(re, im, 2 * quarter, b_r, b_i);
+        LANED(put)(re, im, 3 * quarter, c_r, c_i);
         return;
     }
-    re[quarter] = a_r * c1 - a_i * s1;
-    im[quarter] = a_r * s1 + a_i * c1;
-    re[2 * quarter] = b_r * c2 - b_i * s2;
-    im[2 * quarter] = b_r * s2 + b_i * c2;
-    re[3 * quarter] = c_r * c3 - c_i * s3;
-    im[3 * quarter] = c_r * s3 + c_i * c3;
+    LANED(put)(re, im, quarter, a_r * c1 - a_i * s1, a_r * s1 + a_i * c1);
+    LANED(put)(re, im, 2 * quarter, b_r * c2 - b_i * s2, b_r * s2 + b_i * c2);
+    LANED(put)(re, im, 3 * quarter, c_r * c3 - c_i * s3, c_r * s3 + c_i * c3);
 }
 
-/* Complex transform of CM_HALF_FFT points in place, radix 4, decimation in frequency. Bin k ends at cm_bin_place[k]. */
-CM_INLINE void LANED(fourier)(vec *restrict re, vec *restrict im)
+/* Two real samples after the Hann window as one complex number, z[n] = x[2n] + i x[2n+1]; zero from CM_WINDOW on. */
+CM_INLINE LANED(complex) LANED(packed)(const vec *restrict samples, int n)
 {
-    for (int span = CM_HALF_FFT; span > 1; span /= 4) {
-        const int quarter = span / 4;
-        for (int n = 0; n < quarter; n++)
-            for (int start = 0; start < CM_HALF_FFT; start += span)
-                LANED(butterfly)(re + start + n, im + start + n, quarter, n * (CM_FFT / span));
+    LANED(complex) z = { 0 };
+    if (2 * n < CM_WINDOW) {
+        z.r = samples[2 * n] * cm_hann[2 * n];
+        z.i = samples[2 * n + 1] * cm_hann[2 * n + 1];
     }
+    return z;
+}
+
+/* Complex transform of CM_HALF_FFT packed samples, radix 4, decimation in frequency. Bin k ends at cm_bin_place[k].
+ * After the first stage the quarters go their own ways, one at a time: each is small enough for the first cache. */
+CM_INLINE void LANED(fourier)(const vec *restrict samples, vec *restrict re, vec *restrict im)
+{
+    const int first = CM_HALF_FFT / 4;
+    for (int n = 0; n < first; n++)
+        LANED(butterfly)(LANED(packed)(samples, n), LANED(packed)(samples, n + first),
+                         LANED(packed)(samples, n + 2 * first), LANED(packed)(samples, n + 3 * first),
+                         re + n, im + n, first, n * (CM_FFT / CM_HALF_FFT));
+    for (int block = 0; block < CM_HALF_FFT; block += first)
+        for (int span = first; span > 1; span /= 4) {
+            const int quarter = span / 4;
+            for (int n = 0; n < quarter; n++)
+                for (int at = block + n; at < block + first; at += span) {
+                    const LANED(complex) z[4] = { { re[at], im[at] },
+                                                  { re[at + quarter], im[at + quarter] },
+                                                  { re[at + 2 * quarter], im[at + 2 * quarter] },
+                                                  { re[at + 3 * quarter], im[at + 3 * quarter] } };
+                    LANED(butterfly)(z[0], z[1], z[2], z[3], re + at, im + at, quarter, n * (CM_FFT / span));
+                }
+        }
 }
 
 /* Power of the bins 1 … CM_HALF_FFT - 1 of the real signal, from the packed transform Z (N = CM_HALF_FFT):
@@ -93,10 +111,16 @@ CM_INLINE void LANED(mel_log)(const vec *restrict power, float *restrict mel)
     const float *weight = cm_mel_weight;
     for (int b = 0; b < CM_MEL_BANDS; b++) {
         const vec *bin = power + cm_mel_first[b];
-        vec sum = *bin * *weight++;
-        for (int k = 1; k < cm_mel_count[b]; k++)
-            sum += bin[k] * *weight++;
-        *(vec *)(mel + b * CM_LANES) = sum * CM_INVERSE_POWER_FLOOR + 1.0f;
+        vec even = bin[0] * weight[0], odd = { 0 };  /* two sums at once: neither waits for the other */
+        int k = 1;
+        for (; k + 1 < cm_mel_count[b]; k += 2) {
+            odd += bin[k] * weight[k];
+            even += bin[k + 1] * weight[k + 1];
+        }
+        if (k < cm_mel_count[b])
+            odd += bin[k] * weight[k];
+        weight += cm_mel_count[b];
+        *(vec *)(mel + b * CM_LANES) = (even + odd) * CM_INVERSE_POWER_FLOOR + 1.0f;
     }
     CM_INDEPENDENT for (int i = 0; i < CM_MEL_BANDS * CM_LANES; i++)
         mel[i] = cm_log(mel[i]);
@@ -105,8 +129,7 @@ CM_INLINE void LANED(mel_log)(const vec *restrict power, float *restrict mel)
 /* One frame: CM_WINDOW samples in, CM_MEL_BANDS log-mel values out. */
 CM_INLINE void LANED(log_mel_frame)(const float *samples, cm_front_end_work *work)
 {
-    LANED(window_and_pack)((const vec *)samples, (vec *)work->re, (vec *)work->im);
-    LANED(fourier)((vec *)work->re, (vec *)work->im);
+    LANED(fourier)((const vec *)samples, (vec *)work->re, (vec *)work->im);
     LANED(power_spectrum)((const vec *)work->re, (const vec *)work->im, (vec *)work->power);
     LANED(mel_log)((const vec *)work->power, work->mel);
 }

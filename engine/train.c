@@ -96,16 +96,21 @@ static void lay_out_chunk(const cm_train *train, chunk_state *chunk, block_walk 
     memset(&fresh, 0, sizeof fresh);
     fresh.picture = TAKE(lanes, PICTURE_ROWS * PICTURE_FRAMES);
     fresh.depthwise = TAKE(lanes, C * R * T);
-    fresh.spread = TAKE(lanes, C * R * T);
     fresh.bands = TAKE(lanes, FEATURES * T);
     fresh.bands_gradient = TAKE(lanes, FEATURES * T);
+    fresh.partial = TAKE(double, train->partials);
+    const block_walk fork = *arena;
+    fresh.spread = TAKE(lanes, C * R * T);  /* written when what follows has been read for the last time */
+    const uintptr_t end = arena->at;
+    *arena = fork;
     fresh.fuse = TAKE(lanes, D * T);
     fresh.half = TAKE(lanes, 3 * D * T);
     fresh.filtered = TAKE(lanes, 2 * D * T);
     fresh.filter_gradient = TAKE(lanes, D / 2 * T);
     fresh.features = TAKE(lanes, D * T);
     fresh.gradient = TAKE(lanes, D * T);
-    fresh.partial = TAKE(double, train->partials);
+    if (arena->at < end)
+        arena->at = end;
     if (arena->real_block) {
         memset(fresh.picture, 0, sizeof(lanes) * PICTURE_ROWS * PICTURE_FRAMES);
         memset(fresh.partial, 0, sizeof(double) * (size_t)train->partials);

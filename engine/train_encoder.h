@@ -26,38 +26,47 @@ LANED void conv_plane(const lanes *restrict picture, const real *restrict w, rea
     }
 }
 
+static const int border[4] = { 2, 3, T, T + 1 };  /* the first and last two real frames of a picture */
+
 /* Sums of the picture's products at nine distances in time, for one pair of kernel rows: what the second moments of all
- * 3 x 5 patches are made of (docs/native_step.md). moments[d] over all frames, then the four border frames alone. */
+ * 3 x 5 patches are made of (docs/native_step.md). sums[d] over all frames, then the four border frames alone. */
 LANED void lag_products(const lanes *restrict first, const lanes *restrict second, lanes *restrict sums)
 {
-    static const int border[4] = { 2, 3, T, T + 1 };  /* first and last two real frames */
-    for (int d = -4; d <= 4; d++) {
-        const int begin = d < 0 ? 2 - d : 2, end = d > 0 ? T + 2 - d : T + 2;
-        lanes even = { 0 }, odd = { 0 };
-        int i = begin;
-        for (; i + 1 < end; i += 2) {
-            even += first[i] * second[i + d];
-            odd += first[i + 1] * second[i + 1 + d];
+    lanes inside[9] = { { 0 } };
+    for (int i = 4; i < T; i++)
+        for (int d = 0; d < 9; d++)
+            inside[d] += first[i] * second[i + d - 4];
+    for (int d = 0; d < 9; d++) {
+        for (int k = 0; k < 4; k++) {
+            const int at = border[k] + d - 4;
+            if (at >= 0 && at < PICTURE_FRAMES) {
+                const lanes product = first[border[k]] * second[at];
+                sums[d * 5 + 1 + k] += product;
+                inside[d] += product;
+            }
         }
-        if (i < end)
-            even += first[i] * second[i + d];
-        sums[(d + 4) * 5] += even + odd;
-        for (int k = 0; k < 4; k++)
-            if (border[k] + d >= 0 && border[k] + d < PICTURE_FRAMES)
-                sums[(d + 4) * 5 + 1 + k] += first[border[k]] * second[border[k] + d];
+        sums[d * 5] += inside[d];
     }
+}
+
+/* A sum over the frames that kernel tap b meets, of five: over all frames, then the four border frames alone. */
+LANED double met_by_tap(const double *sums, int b)
+{
+    static const int lost[5][2] = { { 3, 4 }, { 4, 0 }, { 0, 0 }, { 1, 0 }, { 1, 2 } };  /* border frames it misses */
+    double value = sums[0];
+    for (int i = 0; i < 2; i++)
+        if (lost[b][i])
+            value -= sums[lost[b][i]];
+    return value;
 }
 
 /* First and second moments of the 3 x 5 patches: sums (15), then products (15, 15), of the examples present. */
 static void patch_moments(const lanes *picture, const real *present, double *sums, double *products)
 {
     static const int pair[6][2] = { { 0, 0 }, { 1, 1 }, { 2, 2 }, { 0, 1 }, { 1, 2 }, { 0, 2 } };
-    static const int lost[5][2] = { { 3, 4 }, { 4, 4 }, { 0, 0 }, { 1, 1 }, { 1, 2 } };  /* border terms tap b misses */
     for (int p = 0; p < 6; p++) {
-        lanes lag[45];
+        lanes lag[45] = { { 0 } };
         double total[45];
-        for (int i = 0; i < 45; i++)
-            lag[i] = lanes_of(0);
         for (int r = 0; r < R; r++)
             lag_products(picture + (2 * r + pair[p][0]) * PICTURE_FRAMES,
                          picture + (2 * r + pair[p][1]) * PICTURE_FRAMES, lag);
@@ -65,30 +74,38 @@ static void patch_moments(const lanes *picture, const real *present, double *sum
             total[i] = lanes_sum(lag[i], present);
         for (int b = 0; b < 5; b++)
             for (int other = 0; other < 5; other++) {
-                const double *at = total + (other - b + 4) * 5;
-                double value = at[0];
-                if (lost[b][0])
-                    value -= at[lost[b][0]];
-                if (lost[b][1] != lost[b][0])
-                    value -= at[lost[b][1]];
+                const double value = met_by_tap(total + (other - b + 4) * 5, b);
                 products[(pair[p][0] * 5 + b) * PATCH + pair[p][1] * 5 + other] = value;
                 products[(pair[p][1] * 5 + other) * PATCH + pair[p][0] * 5 + b] = value;
             }
     }
-    for (int a = 0; a < 3; a++)
-        for (int b = 0; b < 5; b++) {
-            lanes sum = { 0 };
-            for (int r = 0; r < R; r++)
-                for (int t = 0; t < T; t++)
-                    sum += picture[(2 * r + a) * PICTURE_FRAMES + t + b];
-            sums[a * 5 + b] = lanes_sum(sum, present);
+    for (int a = 0; a < 3; a++) {
+        lanes row[5] = { { 0 } };
+        double total[5];
+        for (int r = 0; r < R; r++) {
+            const lanes *x = picture + (2 * r + a) * PICTURE_FRAMES;
+            row[0] += lanes_total(x, PICTURE_FRAMES);
+            for (int k = 0; k < 4; k++)
+                row[1 + k] += x[border[k]];
         }
+        for (int i = 0; i < 5; i++)
+            total[i] = lanes_sum(row[i], present);
+        for (int b = 0; b < 5; b++)
+            sums[a * 5 + b] = met_by_tap(total, b);
+    }
 }
 
 /* ---- depthwise ---- */
 
-/* 3 x 3 over one channel's plane: raw output (R, T), and its sum and sum of squares. */
-LANED void depthwise_plane(const lanes *restrict plane, const real *restrict w, lanes *restrict out,
+/* Where row r, frame t of channel c lies in (R, TILES, C, TILE): the eight channels of a tile follow one another, as the
+ * pointwise map reads them. */
+LANED int tiled(int c, int r, int t)
+{
+    return ((r * TILES + t / TILE) * C + c) * TILE + t % TILE;
+}
+
+/* 3 x 3 over one channel's plane: channel c of the tiled raw output, and its sum and sum of squares. */
+LANED void depthwise_plane(const lanes *restrict plane, const real *restrict w, int c, lanes *restrict out,
                            const real *present, double *sum, double *squares)
 {
     wide total = { 0 }, total_squares = { 0 };
@@ -96,7 +113,7 @@ LANED void depthwise_plane(const lanes *restrict plane, const real *restrict w, 
         const lanes *x = plane + r * PLANE_FRAMES;
         lanes row_sum = { 0 }, row_squares = { 0 };
         for (int t = 0; t < T; t += 4) {
-            lanes y[4];
+            lanes y[4], *to = out + tiled(c, r, t);
             for (int j = 0; j < 4; j++)
                 y[j] = lanes_of(0);
             for (int a = 0; a < 3; a++)
@@ -104,7 +121,8 @@ LANED void depthwise_plane(const lanes *restrict plane, const real *restrict w, 
                     for (int j = 0; j < 4; j++)
                         y[j] += x[a * PLANE_FRAMES + t + j + b] * w[a * 3 + b];
             for (int j = 0; j < 4; j++) {
-                out[r * T + t + j] = y[j];
+                __builtin_prefetch(to + TILES * C * TILE + j, 1);  /* this place in the next row */
+                to[j] = y[j];
                 row_sum += y[j];
                 row_squares += y[j] * y[j];
             }
@@ -116,27 +134,20 @@ LANED void depthwise_plane(const lanes *restrict plane, const real *restrict w, 
     *squares = wide_sum(total_squares, present);
 }
 
-/* Asks for the tile behind (r, t0) before it is needed: eight short pieces far apart, which no hardware foresees. */
-LANED void prefetch_next_tile(const lanes *planes, int r, int t0)
+/* Asks for one of `parts` parts of the tile behind this one. These arrays are larger than the caches near the core:
+ * memory fetches a tile while the one before it is worked on, if it is asked little by little. */
+LANED void foresee(const lanes *tile, int part, int parts)
 {
-    const lanes *next = planes + r * T + t0 + TILE;  /* a row ends where the next begins */
-    if (r * T + t0 + TILE < R * T)
-        for (int c = 0; c < C; c++)
-            for (int j = 0; j < TILE; j++)
-                __builtin_prefetch(next + c * R * T + j);
+    for (int i = part * C * TILE / parts; i < (part + 1) * C * TILE / parts; i++)
+        __builtin_prefetch(tile + C * TILE + i, 1);
 }
 
-/* Eight activated channels of one row, frames t0 … t0 + TILE - 1: (C, TILE). */
-LANED void depthwise_activation(const lanes *restrict raw, const norm *n, real slope, int r, int t0,
-                                lanes *restrict out)
+/* Eight activated channels of one tile: (C, TILE). */
+LANED void depthwise_activation(const lanes *restrict raw, const norm *n, real slope, lanes *restrict out)
 {
-    prefetch_next_tile(raw, r, t0);
-    for (int c = 0; c < C; c++) {
-        const lanes *from = raw + (c * R + r) * T + t0;
-        const real scale = n->scale[c], shift = n->shift[c];
+    for (int c = 0; c < C; c++)
         for (int j = 0; j < TILE; j++)
-            out[c * TILE + j] = leaky(from[j] * scale + shift, slope);
-    }
+            out[c * TILE + j] = leaky(raw[c * TILE + j] * n->scale[c] + n->shift[c], slope);
 }
 
 /* Sums (8) and products (8, 8) of the activations: what the pointwise map's batch statistics are made of. */
@@ -145,29 +156,25 @@ static void activation_moments(const lanes *raw, const norm *n, real slope, cons
 {
     wide total[C] = { { 0 } }, total_products[C * C] = { { 0 } };
     lanes tile[C * TILE];
-    for (int r = 0; r < R; r++)
-        for (int t0 = 0; t0 < T; t0 += TILE) {
-            depthwise_activation(raw, n, slope, r, t0, tile);
-            for (int a = 0; a < C; a++) {
-                lanes sum = { 0 };
+    for (int at = 0; at < R * TILES; at++) {
+        depthwise_activation(raw + at * C * TILE, n, slope, tile);
+        for (int a = 0; a < C; a++)
+            total[a] += lanes_widen(lanes_total(tile + a * TILE, TILE));
+        for (int a = 0; a < C; a += 4)
+            for (int b = a; b < C; b += 4) {
+                foresee(raw + at * C * TILE, (a + b) / 4, 3);
+                lanes product[16];
+                for (int i = 0; i < 16; i++)
+                    product[i] = lanes_of(0);
                 for (int j = 0; j < TILE; j++)
-                    sum += tile[a * TILE + j];
-                total[a] += lanes_widen(sum);
-            }
-            for (int a = 0; a < C; a += 4)
-                for (int b = a; b < C; b += 4) {
-                    lanes product[16];
-                    for (int i = 0; i < 16; i++)
-                        product[i] = lanes_of(0);
-                    for (int j = 0; j < TILE; j++)
-                        for (int i = 0; i < 4; i++)
-                            for (int k = 0; k < 4; k++)
-                                product[i * 4 + k] += tile[(a + i) * TILE + j] * tile[(b + k) * TILE + j];
                     for (int i = 0; i < 4; i++)
                         for (int k = 0; k < 4; k++)
-                            total_products[(a + i) * C + b + k] += lanes_widen(product[i * 4 + k]);
-                }
-        }
+                            product[i * 4 + k] += tile[(a + i) * TILE + j] * tile[(b + k) * TILE + j];
+                for (int i = 0; i < 4; i++)
+                    for (int k = 0; k < 4; k++)
+                        total_products[(a + i) * C + b + k] += lanes_widen(product[i * 4 + k]);
+            }
+    }
     for (int a = 0; a < C; a++) {
         sums[a] = wide_sum(total[a], present);
         for (int b = 0; b < C; b++)
@@ -184,14 +191,18 @@ LANED const real *band_weights(const real *map, int width, int dense, int r, int
     return dense ? map + d * R + r : map + (r / 4 * BAND_OUT) * 4 * width + d * 4 + r % 4;
 }
 
-/* One row and tile of the pointwise map with its norm and LeakyReLU, channel d: (C, TILE) -> (TILE). */
-LANED void pointwise_tile(const lanes *restrict tile, const real *restrict w, real shift, real slope, lanes *restrict y)
+/* One tile of two channels of the pointwise map with their norm and LeakyReLU: (C, TILE) -> (2, TILE). Channels go in
+ * pairs, here and on the way back, so that a number that was loaded is used twice. */
+LANED void pointwise_pair(const lanes *restrict tile, const real *restrict w, const real *restrict shift, real slope,
+                          lanes *restrict y)
 {
     for (int j = 0; j < TILE; j++) {
-        lanes u = lanes_of(shift);
+        lanes u[2] = { lanes_of(shift[0]), lanes_of(shift[1]) };
         for (int c = 0; c < C; c++)
-            u += tile[c * TILE + j] * w[c];
-        y[j] = leaky(u, slope);
+            for (int i = 0; i < 2; i++)
+                u[i] += tile[c * TILE + j] * w[i * C + c];
+        for (int i = 0; i < 2; i++)
+            y[i * TILE + j] = leaky(u[i], slope);
     }
 }
 
@@ -205,9 +216,11 @@ static void pointwise_and_bands(const lanes *raw, const norm *before, const real
     memset(bands, 0, sizeof(lanes) * FEATURES * T);
     for (int r = 0; r < R; r++)
         for (int t0 = 0; t0 < T; t0 += TILE) {
-            depthwise_activation(raw, before, slope, r, t0, tile);
-            for (int d = 0; d < width; d++)
-                pointwise_tile(tile, w + d * C, shift[d], slope, y + d * TILE);
+            depthwise_activation(raw + tiled(0, r, t0), before, slope, tile);
+            for (int d = 0; d < width; d += 2) {
+                foresee(raw + tiled(0, r, t0), d / 2, width / 2);
+                pointwise_pair(tile, w + d * C, shift + d, slope, y + d * TILE);
+            }
             for (int o = 0; o < outputs; o += BAND_OUT) {
                 int stride, next;
                 const real *first = band_weights(map, width, dense, r, 0, &stride) + o * stride;
@@ -227,45 +240,53 @@ static void pointwise_and_bands(const lanes *raw, const norm *before, const real
         }
 }
 
-/* Four outputs of the bands, one channel: their part of the gradient g at the activation, and of the map's gradient. */
-LANED void bands_tile_backward(const lanes *restrict from, const real *restrict weights, int stride,
-                               const lanes *restrict y, lanes *restrict g, lanes *restrict map_sums)
+/* Four outputs of the bands, two channels `next` weights apart: their part of the gradient g (2, TILE) at the activations,
+ * and of the map's gradient, whose sums lie `outputs` apart. */
+LANED void bands_pair_backward(const lanes *restrict from, const real *restrict weights, int stride, int next,
+                               const lanes *restrict y, lanes *restrict g, lanes *restrict map_sums, int outputs)
 {
-    lanes sum[BAND_OUT];
-    for (int i = 0; i < BAND_OUT; i++)
-        sum[i] = map_sums[i];
+    lanes sum[2 * BAND_OUT];
+    for (int i = 0; i < 2; i++)
+        for (int o = 0; o < BAND_OUT; o++)
+            sum[i * BAND_OUT + o] = map_sums[i * outputs + o];
     for (int j = 0; j < TILE; j++) {
-        lanes value = g[j];
-        for (int i = 0; i < BAND_OUT; i++) {
-            value += from[i * T + j] * weights[i * stride];
-            sum[i] += from[i * T + j] * y[j];
-        }
-        g[j] = value;
+        lanes value[2] = { g[j], g[TILE + j] };
+        for (int o = 0; o < BAND_OUT; o++)
+            for (int i = 0; i < 2; i++) {
+                value[i] += from[o * T + j] * weights[i * next + o * stride];
+                sum[i * BAND_OUT + o] += from[o * T + j] * y[i * TILE + j];
+            }
+        for (int i = 0; i < 2; i++)
+            g[i * TILE + j] = value[i];
     }
-    for (int i = 0; i < BAND_OUT; i++)
-        map_sums[i] = sum[i];
+    for (int i = 0; i < 2; i++)
+        for (int o = 0; o < BAND_OUT; o++)
+            map_sums[i * outputs + o] = sum[i * BAND_OUT + o];
 }
 
-/* One channel of the pointwise map: g, at its norm's output, adds to `spread` (C, TILE), to the products g a (C) and to
- * the sum of g. */
-LANED void pointwise_tile_backward(const lanes *restrict tile, const real *restrict w, const lanes *restrict y, real slope,
-                                   const lanes *restrict g, lanes *restrict spread, lanes *restrict products,
-                                   lanes *restrict total)
+/* Two channels of the pointwise map: g (2, TILE), at the activations, is taken to the norm's output, and adds there to
+ * its own sums (2), to the products g a (2, C) and to `spread` (C, TILE). */
+LANED void pointwise_pair_backward(const lanes *restrict tile, const real *restrict w, const lanes *restrict y, real slope,
+                                   lanes *restrict g, lanes *restrict spread, lanes *restrict products,
+                                   lanes *restrict totals)
 {
-    lanes product[C], sum = *total;
-    for (int c = 0; c < C; c++)
-        product[c] = products[c];
-    for (int j = 0; j < TILE; j++) {
-        const lanes value = g[j] * leaky_slope(y[j], slope);
-        sum += value;
-        for (int c = 0; c < C; c++) {
-            product[c] += value * tile[c * TILE + j];
-            spread[c * TILE + j] += value * w[c];
+    lanes sum[2 * C];
+    for (int i = 0; i < 2; i++)
+        for (int j = 0; j < TILE; j++) {
+            g[i * TILE + j] *= leaky_slope(y[i * TILE + j], slope);
+            totals[i] += g[i * TILE + j];
         }
-    }
-    for (int c = 0; c < C; c++)
-        products[c] = product[c];
-    *total = sum;
+    for (int i = 0; i < 2 * C; i++)
+        sum[i] = products[i];
+    for (int j = 0; j < TILE; j++)
+        for (int c = 0; c < C; c++)
+            for (int i = 0; i < 2; i++)
+                sum[i * C + c] += g[i * TILE + j] * tile[c * TILE + j];
+    for (int i = 0; i < 2 * C; i++)
+        products[i] = sum[i];
+    for (int j = 0; j < TILE; j++)
+        for (int c = 0; c < C; c++)
+            spread[c * TILE + j] += g[j] * w[c] + g[TILE + j] * w[C + c];
 }
 
 /* Backward through both: from the gradient of the raw bands to `spread` = (scaled pointwise map)^T g, the part of the
@@ -276,27 +297,29 @@ static void pointwise_and_bands_backward(const lanes *raw, const norm *before, c
                                          double *map_gradient, double *products, double *totals)
 {
     const int outputs = dense ? FEATURES : BAND_OUT;
-    lanes tile[C * TILE], spread_tile[C * TILE], y[TILE], g[TILE];
+    lanes tile[C * TILE], y[2 * TILE], g[2 * TILE];
     lanes *product_sums = sums, *total_sums = sums + width * C, *map_sums = total_sums + width;
     memset(sums, 0, sizeof(lanes) * (size_t)width * (C + 1));
     for (int r = 0; r < R; r++) {
         memset(map_sums, 0, sizeof(lanes) * (size_t)(width * outputs));
         for (int t0 = 0; t0 < T; t0 += TILE) {
             const lanes *from = bands_gradient + (dense ? 0 : r / 4 * BAND_OUT) * T + t0;
-            depthwise_activation(raw, before, slope, r, t0, tile);
-            prefetch_next_tile(spread, r, t0);
-            memset(spread_tile, 0, sizeof spread_tile);
-            for (int d = 0; d < width; d++) {
+            lanes *spread_tile = spread + tiled(0, r, t0);
+            depthwise_activation(raw + tiled(0, r, t0), before, slope, tile);
+            memset(spread_tile, 0, sizeof tile);
+            for (int d = 0; d < width; d += 2) {
                 int stride;
                 const real *weights = band_weights(map, width, dense, r, d, &stride);
-                pointwise_tile(tile, w + d * C, shift[d], slope, y);
+                const int next = (int)(band_weights(map, width, dense, r, d + 1, &stride) - weights);
+                foresee(raw + tiled(0, r, t0), d / 2, width / 2);
+                foresee(spread_tile, d / 2, width / 2);
+                pointwise_pair(tile, w + d * C, shift + d, slope, y);
                 memset(g, 0, sizeof g);
                 for (int o = 0; o < outputs; o += BAND_OUT)
-                    bands_tile_backward(from + o * T, weights + o * stride, stride, y, g, map_sums + d * outputs + o);
-                pointwise_tile_backward(tile, w + d * C, y, slope, g, spread_tile, product_sums + d * C, total_sums + d);
+                    bands_pair_backward(from + o * T, weights + o * stride, stride, next, y, g, map_sums + d * outputs + o,
+                                        outputs);
+                pointwise_pair_backward(tile, w + d * C, y, slope, g, spread_tile, product_sums + d * C, total_sums + d);
             }
-            for (int c = 0; c < C; c++)
-                memcpy(spread + (c * R + r) * T + t0, spread_tile + c * TILE, sizeof(lanes) * TILE);
         }
         for (int d = 0; d < width; d++) {
             int stride;
@@ -318,26 +341,26 @@ static void activation_backward(const lanes *raw, const norm *n, real slope, con
 {
     wide totals[C] = { { 0 } }, products[C] = { { 0 } };
     lanes tile[C * TILE];
-    for (int r = 0; r < R; r++)
-        for (int t0 = 0; t0 < T; t0 += TILE) {
-            depthwise_activation(raw, n, slope, r, t0, tile);
-            prefetch_next_tile(spread, r, t0);
-            for (int c = 0; c < C; c++) {
-                lanes *g = spread + (c * R + r) * T + t0;
-                const lanes *x = raw + (c * R + r) * T + t0;
-                lanes total = { 0 }, product = { 0 };
-                for (int j = 0; j < TILE; j++) {
-                    lanes value = g[j] - offset[c];
-                    for (int k = 0; k < C; k++)
-                        value -= tile[k * TILE + j] * lean[c * C + k];
-                    g[j] = value * leaky_slope(tile[c * TILE + j], slope);
-                    total += g[j];
-                    product += g[j] * (x[j] - n->mean[c]);
-                }
-                totals[c] += lanes_widen(total);
-                products[c] += lanes_widen(product);
+    for (int at = 0; at < R * TILES; at++) {
+        const lanes *x = raw + at * C * TILE;
+        lanes *g = spread + at * C * TILE;
+        depthwise_activation(x, n, slope, tile);
+        for (int c = 0; c < C; c++) {
+            lanes total = { 0 }, product = { 0 };
+            foresee(x, c, C);
+            foresee(g, c, C);
+            for (int j = c * TILE; j < (c + 1) * TILE; j++) {
+                lanes value = g[j] - offset[c];
+                for (int k = 0; k < C; k++)
+                    value -= tile[(k - c) * TILE + j] * lean[c * C + k];
+                g[j] = value * leaky_slope(tile[j], slope);
+                total += g[j];
+                product += g[j] * (x[j] - n->mean[c]);
             }
+            totals[c] += lanes_widen(total);
+            products[c] += lanes_widen(product);
         }
+    }
     for (int c = 0; c < C; c++) {
         bias_sums[c] = wide_sum(totals[c], present);
         weight_sums[c] = wide_sum(products[c], present) * (double)n->inverse_sd[c];
@@ -352,9 +375,11 @@ static void depthwise_and_conv_backward(const lanes *picture, const lanes *plane
 {
     lanes kernel_sums[9], patch_sums[PATCH], sum = { 0 };
     for (int r = 0; r < R; r++)
-        for (int t = 0; t < T; t++)
-            gradient[(r + 1) * PLANE_FRAMES + t + 1] =
-                g[r * T + t] * n->scale[c] - n->offset[c] - raw[r * T + t] * n->lean[c];
+        for (int t0 = 0; t0 < T; t0 += TILE) {
+            lanes *to = gradient + (r + 1) * PLANE_FRAMES + 1 + t0;
+            for (int j = 0; j < TILE; j++)
+                to[j] = g[tiled(c, r, t0) + j] * n->scale[c] - n->offset[c] - raw[tiled(c, r, t0) + j] * n->lean[c];
+        }
     for (int i = 0; i < 9; i++)
         kernel_sums[i] = lanes_of(0);
     for (int i = 0; i < PATCH; i++)
@@ -371,6 +396,8 @@ static void depthwise_and_conv_backward(const lanes *picture, const lanes *plane
         const lanes *x = picture + 2 * r * PICTURE_FRAMES;
         for (int t = 0; t < T; t++) {
             lanes value = { 0 };
+            __builtin_prefetch(g + tiled(c + 1, r, t), 0, 2);  /* the next channel's: for the second cache */
+            __builtin_prefetch(raw + tiled(c + 1, r, t), 0, 2);
             for (int a = 0; a < 3; a++)
                 for (int b = 0; b < 3; b++)
                     value += around[(2 - a) * PLANE_FRAMES + t + 2 - b] * w[a * 3 + b];
@@ -394,17 +421,16 @@ static void depthwise_and_conv_backward(const lanes *picture, const lanes *plane
 static void row_moments(const lanes *x, int rows, const real *present, double *sums, double *squares)
 {
     for (int i = 0; i < rows; i++) {
-        lanes sum = { 0 };
-        wide square = { 0 };
-        for (int t = 0; t < T; t++)
-            sum += x[i * T + t];
+        const lanes sum = lanes_total(x + i * T, T);
         const lanes pivot = sum * (real)(1.0 / T);  /* squares around each example's own mean lose no digits */
-        lanes around = { 0 };
-        for (int t = 0; t < T; t++) {
-            const lanes away = x[i * T + t] - pivot;
-            around += away * away;
-        }
-        square = lanes_widen(around) + lanes_widen(pivot) * lanes_widen(pivot) * (double)T;
+        lanes around[4] = { { 0 } };
+        for (int t = 0; t < T; t += 4)
+            for (int j = 0; j < 4; j++) {
+                const lanes away = x[i * T + t + j] - pivot;
+                around[j] += away * away;
+            }
+        const wide square = lanes_widen((around[0] + around[1]) + (around[2] + around[3]))
+                            + lanes_widen(pivot) * lanes_widen(pivot) * (double)T;
         sums[i] = lanes_sum(sum, present);
         squares[i] = wide_sum(square, present);
     }
@@ -415,13 +441,12 @@ static void row_gradient_sums(const lanes *g, const lanes *x, const norm *n, con
                               double *bias_sums)
 {
     for (int i = 0; i < n->channels; i++) {
-        lanes total = { 0 }, product = { 0 };
-        for (int t = 0; t < T; t++) {
-            total += g[i * T + t];
-            product += g[i * T + t] * (x[i * T + t] - n->mean[i]);
-        }
-        bias_sums[i] = lanes_sum(total, present);
-        weight_sums[i] = lanes_sum(product, present) * (double)n->inverse_sd[i];
+        lanes product[4] = { { 0 } };
+        for (int t = 0; t < T; t += 4)
+            for (int j = 0; j < 4; j++)
+                product[j] += g[i * T + t + j] * (x[i * T + t + j] - n->mean[i]);
+        bias_sums[i] = lanes_sum(lanes_total(g + i * T, T), present);
+        weight_sums[i] = lanes_sum((product[0] + product[1]) + (product[2] + product[3]), present) * (double)n->inverse_sd[i];
     }
 }
 
@@ -447,14 +472,8 @@ static void rows_map_gradient(const lanes *g, int rows, const lanes *x, int inne
                               double *w)
 {
     for (int i = 0; i < rows; i++)
-        for (int k = 0; k < inner; k++) {
-            lanes even = { 0 }, odd = { 0 };
-            for (int t = 0; t < T; t += 2) {
-                even += g[i * T + t] * x[k * T + t];
-                odd += g[i * T + t + 1] * x[k * T + t + 1];
-            }
-            w[i * inner + k] = factor * lanes_sum(even + odd, present);
-        }
+        for (int k = 0; k < inner; k++)
+            w[i * inner + k] = factor * lanes_sum(lanes_dot(g + i * T, x + k * T, T), present);
 }
 
 static void rows_activate(const lanes *restrict x, const norm *n, real slope, lanes *restrict out)
@@ -475,28 +494,43 @@ static void rows_norm_backward(const lanes *restrict x, const norm *n, lanes *re
 /* Five taps over time, channel by channel, zeros outside: out = w * x. With `step` = -1 the transpose. */
 static void taps(const lanes *restrict x, const real *restrict w, int channels, int step, lanes *restrict out)
 {
-    for (int i = 0; i < channels; i++)
-        for (int t = 0; t < T; t++) {
+    const int reach = TAPS / 2;
+    for (int i = 0; i < channels; i++) {
+        const lanes *row = x + i * T;
+        for (int t = reach; t < T - reach; t++) {
+            lanes sum = { 0 };
+            for (int b = 0; b < TAPS; b++)
+                sum += row[t + step * (b - reach)] * w[i * TAPS + b];
+            out[i * T + t] = sum;
+        }
+        for (int edge = 0; edge < 2 * reach; edge++) {
+            const int t = edge < reach ? edge : T - 2 * reach + edge;
             lanes sum = { 0 };
             for (int b = 0; b < TAPS; b++) {
-                const int from = t + step * (b - TAPS / 2);
+                const int from = t + step * (b - reach);
                 if (from >= 0 && from < T)
-                    sum += x[i * T + from] * w[i * TAPS + b];
+                    sum += row[from] * w[i * TAPS + b];
             }
             out[i * T + t] = sum;
         }
+    }
 }
 
 static void taps_gradient(const lanes *g, const lanes *x, int channels, const real *present, double *w)
 {
-    for (int i = 0; i < channels; i++)
-        for (int b = 0; b < TAPS; b++) {
-            lanes sum = { 0 };
-            for (int t = 0; t < T; t++) {
-                const int from = t + b - TAPS / 2;
-                if (from >= 0 && from < T)
-                    sum += g[i * T + t] * x[i * T + from];
-            }
-            w[i * TAPS + b] = lanes_sum(sum, present);
+    const int reach = TAPS / 2;
+    for (int i = 0; i < channels; i++) {
+        lanes sum[TAPS] = { { 0 } };
+        for (int t = reach; t < T - reach; t++)
+            for (int b = 0; b < TAPS; b++)
+                sum[b] += g[i * T + t] * x[i * T + t + b - reach];
+        for (int edge = 0; edge < 2 * reach; edge++) {
+            const int t = edge < reach ? edge : T - 2 * reach + edge;
+            for (int b = 0; b < TAPS; b++)
+                if (t + b >= reach && t + b - reach < T)
+                    sum[b] += g[i * T + t] * x[i * T + t + b - reach];
         }
+        for (int b = 0; b < TAPS; b++)
+            w[i * TAPS + b] = lanes_sum(sum[b], present);
+    }
 }

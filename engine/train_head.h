@@ -200,12 +200,13 @@ static void matching_backward(const lanes *restrict frames, const head_weights *
         }
     for (int p = 0; p < count; p++)
         for (int d = 0; d < width; d += 2) {
-            lanes sum[2][2] = { { { 0 } } };
-            for (int t = 0; t < T; t += 2)
+            lanes sum[2][4] = { { { 0 } } };
+            for (int t = 0; t < T; t += 4)
                 for (int i = 0; i < 2; i++)
-                    for (int j = 0; j < 2; j++)
+                    for (int j = 0; j < 4; j++)
                         sum[i][j] += derivative[p * T + t + j] * frames[(d + i) * T + t + j];
             for (int i = 0; i < 2; i++)
-                prototypes_gradient[p * width + d + i] = (double)w->scale * lanes_sum(sum[i][0] + sum[i][1], present);
+                prototypes_gradient[p * width + d + i] =
+                    (double)w->scale * lanes_sum((sum[i][0] + sum[i][1]) + (sum[i][2] + sum[i][3]), present);
         }
 }

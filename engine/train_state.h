@@ -16,7 +16,8 @@
 #define PICTURE_FRAMES (T + 4)  /* two zero frames on either side */
 #define PLANE_FRAMES (T + 2)
 #define PLANE ((R + 2) * PLANE_FRAMES)  /* one channel with a border of zeros */
-#define TILE 25                 /* frames whose eight channels stay in the first cache */
+#define TILE 20                 /* frames whose eight channels lie together and stay in the first cache */
+#define TILES (T / TILE)
 #define BAND_OUT 4
 #define FEATURES 16
 #define TAPS 5
@@ -64,11 +65,11 @@ typedef struct {
 
 /* Sixteen examples on their way. Shapes in lanes; D width, T frames. */
 typedef struct {
-    real present[LANES];
+    real present[LANES] __attribute__((aligned(sizeof(lanes))));  /* ones, zeros behind the last example */
     int32_t labels[LANES];
     lanes *picture;          /* (34, 104) */
-    lanes *depthwise;        /* (8, 16, T) before its norm */
-    lanes *spread;           /* (8, 16, T) gradient on its way back */
+    lanes *depthwise;        /* (16, TILES, 8, TILE) before its norm */
+    lanes *spread;           /* (16, TILES, 8, TILE) gradient on its way back */
     lanes *bands;            /* (16, T) before its norm */
     lanes *bands_gradient;   /* (16, T) */
     lanes *fuse;             /* (D, T) before its norm */

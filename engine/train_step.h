@@ -138,9 +138,9 @@ static void fold(const norm *n, const real *w, int inner, real *out)
 
 /* ---- input ---- */
 
-static void chunk_begin(cm_train *train, worker_state *worker, const cm_train_batch *batch, chunk_state *chunk)
+/* The examples from `first` on become the chunk's pictures. */
+static void chunk_begin(worker_state *worker, const cm_train_batch *batch, int first, chunk_state *chunk)
 {
-    const int first = (int)(chunk - train->chunks) * LANES;
     for (int l = 0; l < LANES; l++) {
         chunk->present[l] = first + l < batch->examples;
         chunk->labels[l] = batch->labels && first + l < batch->examples ? batch->labels[first + l] : 0;
@@ -170,7 +170,7 @@ static void forward_depthwise(cm_train *train, worker_state *worker, const real 
     double *sums = chunk->partial + worker->norms[NORM_DEPTHWISE].moments;
     for (int c = 0; c < C; c++) {
         conv_plane(chunk->picture, worker->conv + c * PATCH, conv->shift[c], train->slope, worker->plane);
-        depthwise_plane(worker->plane, parameters + train->at.depthwise + c * 9, chunk->depthwise + c * R * T,
+        depthwise_plane(worker->plane, parameters + train->at.depthwise + c * 9, c, chunk->depthwise,
                         chunk->present, sums + c, sums + C + c);
     }
 }
@@ -252,10 +252,7 @@ static void forward_scores(cm_train *train, worker_state *worker, chunk_state *c
         responses(worker->frames, worker->head.prototypes + k * M * D, D, worker->head.scale, worker->responses);
         worker->scores[k] = class_score(&worker->head, worker->head.bias[k], worker->responses, worker->exponentials,
                                         worker->ahead, derivative, worker->descriptors + k * DESCRIPTOR);
-        lanes along = { 0 };
-        for (int i = 0; i < M * T; i++)
-            along += derivative[i] * worker->responses[i];
-        worker->along[k] = along;  /* dz / d log alpha */
+        worker->along[k] = lanes_dot(derivative, worker->responses, M * T);  /* dz / d log alpha */
         worker->raw_scores[k] = worker->scores[k] - worker->head.bias[k];
     }
 }
@@ -418,7 +415,7 @@ static void backward_depthwise(cm_train *train, worker_state *worker, const real
     double *gradient = chunk->partial + train->gradient;
     for (int c = 0; c < C; c++) {
         conv_plane(chunk->picture, worker->conv + c * PATCH, conv->shift[c], train->slope, worker->plane);
-        depthwise_and_conv_backward(chunk->picture, worker->plane, chunk->depthwise + c * R * T, chunk->spread + c * R * T, n,
+        depthwise_and_conv_backward(chunk->picture, worker->plane, chunk->depthwise, chunk->spread, n,
                                     c, parameters + train->at.depthwise + c * 9, train->slope, chunk->present,
                                     worker->gradient_plane, gradient + train->at.depthwise + c * 9,
                                     gradient + conv->at + C + c, gradient + train->at.conv + c * PATCH);
@@ -531,7 +528,7 @@ static void learn_forward(cm_train *train, worker_state *worker, const real *par
 {
     norm *norms = worker->norms;
     EACH_CHUNK(chunk)
-        chunk_begin(train, worker, batch, chunk);
+        chunk_begin(worker, batch, (int)(chunk - train->chunks) * LANES, chunk);
     stage_ends(train, worker, batch, STAGE_FEATURES);
     EACH_CHUNK(chunk) {
         double *moments = chunk->partial + norms[NORM_CONV].moments;
@@ -690,8 +687,8 @@ static void scores(cm_train *train, const cm_train_memory *memory, const cm_trai
     fold(&worker->norms[NORM_CONV], parameters + train->at.conv, PATCH, worker->conv);
     fold(&worker->norms[NORM_POINTWISE], parameters + train->at.pointwise, C, worker->pointwise);
     for (int i = thread; i < chunks; i += train->config.threads) {
-        chunk_state *chunk = train->chunks + i;
-        chunk_begin(train, worker, batch, chunk);
+        chunk_state *chunk = train->chunks + thread;  /* one after another in the same place: it stays in the cache */
+        chunk_begin(worker, batch, i * LANES, chunk);
         forward_depthwise(train, worker, parameters, chunk);
         forward_bands(train, worker, parameters, chunk);
         forward_fuse(train, worker, parameters, chunk);
