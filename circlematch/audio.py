@@ -13,7 +13,7 @@ import soxr
 from circlematch.config import FRONT_END
 from circlematch.errors import AudioError
 
-__all__ = ["SUFFIXES", "first_second", "prepare", "read", "to_int16"]
+__all__ = ["SUFFIXES", "first_second", "prepare", "read", "take", "to_int16"]
 
 SUFFIXES = (".wav", ".flac", ".ogg", ".opus", ".mp3")
 TYPES = ("f2", "f4", "f8", "f16", "i2", "i4", "u1")  # in either byte order
@@ -98,3 +98,11 @@ def to_int16(samples: Samples) -> npt.NDArray[np.int16]:
     """Samples as 16-bit integers, clipped: exact for what was read from a 16-bit file."""
     scaled: Samples = np.clip(np.rint(samples * np.float32(32768.0)), -32768, 32767)
     return scaled.astype(np.int16)
+
+
+def take(clips: npt.NDArray[np.int16], rows: npt.NDArray[np.int64]) -> npt.NDArray[np.int16]:
+    """Rows of `clips`, and silence where a row is negative: (B, samples)."""
+    out = np.zeros((len(rows), clips.shape[1]), dtype=np.int16)
+    spoken = rows >= 0
+    out[spoken] = clips[rows[spoken]]
+    return out

@@ -21,7 +21,7 @@ SCORING_BATCH = 1024
 FEWEST_TAKES = 5  # a speaker with fewer clips says little about the model
 WORST_SHARE = 0.1
 
-Scores = Callable[[npt.NDArray[np.int16]], npt.NDArray[np.float32]]
+Scores = Callable[[npt.NDArray[np.int16], npt.NDArray[np.int64]], npt.NDArray[np.float32]]  # of rows of clips
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ class Report:
 def predict_all(scores: Scores, clips: ClipSet) -> npt.NDArray[np.int64]:
     """The highest-scoring class of every clip: (N,)."""
     starts = range(0, len(clips), SCORING_BATCH)
-    return np.concatenate([scores(clips.clips(slice(i, i + SCORING_BATCH))).argmax(axis=1) for i in starts])
+    return np.concatenate([scores(clips.audio, clips.rows[i : i + SCORING_BATCH]).argmax(axis=1) for i in starts])
 
 
 def evaluate(scores: Scores, clips: ClipSet, labels: tuple[str, ...]) -> Report:

@@ -116,9 +116,11 @@ class Model:
         outlook = self._scorer.windows(log_mel(detection.padded(whole)[None]), whole.size / FRONT_END.sample_rate_hz)
         return detection.find_hits(outlook, self.labels, threshold)
 
-    def scores(self, clips: npt.NDArray[np.int16]) -> npt.NDArray[np.float32]:
-        """Class scores z of a batch of one-second clips: (B, samples) -> (B, K)."""
-        out: npt.NDArray[np.float32] = self._scorer.scores(clips)
+    def scores(
+        self, clips: npt.NDArray[np.int16], rows: npt.NDArray[np.int64] | None = None
+    ) -> npt.NDArray[np.float32]:
+        """Class scores z of one-second clips (N, samples), or of some rows of them: (B, K). Negative is silence."""
+        out: npt.NDArray[np.float32] = self._scorer.scores(clips if rows is None else audio.take(clips, rows))
         return out
 
     @cached_property

@@ -121,7 +121,8 @@ void cm_log_mel_f32(const float *clips, int64_t count, int64_t samples, const cm
 
 #if defined(__GNUC__)
 void cm_log_mel_lanes(const int16_t *clips, const int64_t *rows, int64_t count, int64_t samples,
-                      const cm_augment *augment, const float *noise, cm_front_end_work *work, float *out)
+                      const cm_augment *augment, const float *noise, cm_front_end_work *work, float *out,
+                      int64_t band_step, int64_t frame_step)
 {
     cm_clip lane[CM_BATCH_LANES] = { { 0 } };  /* a clip of no samples is silence */
     for (int64_t l = 0; l < CM_BATCH_LANES && l < count; l++) {
@@ -131,6 +132,6 @@ void cm_log_mel_lanes(const int16_t *clips, const int64_t *rows, int64_t count, 
         else
             lane[l].i16 = clips + rows[l] * samples;
     }
-    log_mel_clips_x16(lane, samples, work, out, 1, CM_BATCH_LANES, CM_MEL_BANDS * CM_BATCH_LANES);
+    log_mel_clips_x16(lane, samples, work, out, 1, band_step, frame_step);
 }
 #endif

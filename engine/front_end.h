@@ -38,9 +38,11 @@ void cm_log_mel_i16(const int16_t *clips, int64_t count, int64_t samples, const 
 void cm_log_mel_f32(const float *clips, int64_t count, int64_t samples, const cm_augment *augment,
                     const float *noise, cm_front_end_work *work, float *out);
 
-/* The same for up to CM_BATCH_LANES clips side by side, as training wants them: out is (samples / CM_HOP, CM_MEL_BANDS,
- * CM_BATCH_LANES). Clip l is row rows[l] of `clips`; a negative row, and lanes from `count` on, hold silence. */
+/* The same for up to CM_BATCH_LANES clips side by side, as training wants them: band b of frame t of clip l goes to
+ * out[b * band_step + t * frame_step + l]. Clip l is row rows[l] of `clips`; a negative row, and lanes from `count` on,
+ * hold silence. */
 void cm_log_mel_lanes(const int16_t *clips, const int64_t *rows, int64_t count, int64_t samples,
-                      const cm_augment *augment, const float *noise, cm_front_end_work *work, float *out);
+                      const cm_augment *augment, const float *noise, cm_front_end_work *work, float *out,
+                      int64_t band_step, int64_t frame_step);
 
 #endif

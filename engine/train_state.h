@@ -87,7 +87,7 @@ typedef struct {
     norm norms[NORMS];
     head_weights head;
     cm_front_end_work *front_end;
-    float_lanes *mel;        /* (T, 32) */
+    float_lanes *mel;        /* (32, T), where a `lanes` is not of floats */
     lanes *plane, *gradient_plane;
     lanes *rows;             /* (max(D, 16), T) */
     lanes *sums;             /* pointwise_and_bands_backward */

@@ -146,13 +146,18 @@ static void chunk_begin(worker_state *worker, const cm_train_batch *batch, int f
         chunk->labels[l] = batch->labels && first + l < batch->examples ? batch->labels[first + l] : 0;
     }
     if (batch->clips) {
-        cm_log_mel_lanes(batch->clips, batch->rows + first, batch->examples - first, CM_HOP * T,
-                         batch->augment ? batch->augment + first : NULL, batch->noise, worker->front_end,
-                         (float *)worker->mel);
+        lanes *to = chunk->picture + PICTURE_FRAMES + 2;
+        const cm_augment *augment = batch->augment ? batch->augment + first : NULL;
+#ifdef CM_SINGLE
+        cm_log_mel_lanes(batch->clips, batch->rows + first, batch->examples - first, CM_HOP * T, augment, batch->noise,
+                         worker->front_end, (float *)to, PICTURE_FRAMES * LANES, LANES);
+#else
+        cm_log_mel_lanes(batch->clips, batch->rows + first, batch->examples - first, CM_HOP * T, augment, batch->noise,
+                         worker->front_end, (float *)worker->mel, T * LANES, LANES);
         for (int f = 0; f < F; f++)
             for (int t = 0; t < T; t++)
-                chunk->picture[(f + 1) * PICTURE_FRAMES + t + 2] =
-                    __builtin_convertvector(worker->mel[t * F + f], lanes);
+                to[f * PICTURE_FRAMES + t] = __builtin_convertvector(worker->mel[f * T + t], lanes);
+#endif
         return;
     }
     for (int l = 0; l < LANES; l++)

@@ -48,7 +48,7 @@ def test_evaluate_scores_every_clip_in_order() -> None:
     audio = np.zeros((2500, 16), np.int16)
     audio[:, 0] = np.arange(2500) % 3
     clips = ClipSet("test", audio, np.arange(2500), np.arange(2500) % 3, (None,) * 2500, {})
-    result = evaluate(lambda batch: np.eye(3, dtype=np.float32)[batch[:, 0]], clips, LABELS)
+    result = evaluate(lambda audio, rows: np.eye(3, dtype=np.float32)[audio[rows, 0]], clips, LABELS)
     assert result.accuracy == 1.0
     assert result.clips == 2500
 

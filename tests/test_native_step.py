@@ -219,6 +219,10 @@ def test_scores_equal_those_of_torch_with_the_same_weights(examples: int) -> Non
     plain.restore(native.weights(), native.state())
     clips = batches(1, examples, 5)[0].clips
     np.testing.assert_allclose(native.scores(clips), plain.scores(clips), atol=2e-4)
+    rows = np.array([2, -1, 0])  # any rows in any order; negative is silence
+    alone = np.stack([clips[2], np.zeros_like(clips[0]), clips[0]])
+    for step in (native, plain):
+        np.testing.assert_allclose(step.scores(clips, rows), step.scores(alone), atol=1e-6)
 
 
 def test_clips_are_read_from_their_rows_and_negative_rows_are_silence() -> None:

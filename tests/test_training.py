@@ -167,8 +167,8 @@ class Recorder:
         self.rates.append(learning_rate)
         return 1.0
 
-    def scores(self, clips: np.ndarray) -> np.ndarray:  # type: ignore[type-arg]
-        return np.zeros((len(clips), 2), np.float32)
+    def scores(self, clips: np.ndarray, rows: np.ndarray) -> np.ndarray:  # type: ignore[type-arg]
+        return np.zeros((len(rows), 2), np.float32)
 
     def weights(self) -> Tensors:
         return {}

@@ -13,7 +13,7 @@ from circlematch.front_end import AugmentPlan
 
 __all__ = ["Augmenter"]
 
-POOL_SAMPLES = 2**18  # sixteen seconds of white noise, small enough for a cache; a clip starts anywhere in it, with either sign
+POOL_SAMPLES = 2**18  # sixteen seconds of white noise; a clip starts anywhere in it, with either sign
 
 
 class Augmenter:

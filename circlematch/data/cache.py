@@ -20,13 +20,13 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from circlematch.audio import first_second, read, to_int16
+from circlematch.audio import first_second, read, take, to_int16
 from circlematch.config import FRONT_END
 from circlematch.data.dataset import Clip, Dataset
 from circlematch.errors import AudioError, DatasetError
 from circlematch.front_end import usable_cores
 
-__all__ = ["AudioCache", "ClipSet", "decode", "default_cache", "load_split", "take"]
+__all__ = ["AudioCache", "ClipSet", "decode", "default_cache", "load_split"]
 
 FORMAT = 1  # goes up when what is stored changes
 ZEROS = -1  # the row of a clip of digital silence
@@ -58,14 +58,6 @@ class ClipSet:
     def clips(self, indices: npt.NDArray[np.int64] | slice) -> npt.NDArray[np.int16]:
         """The samples of some clips: (B, samples)."""
         return take(self.audio, self.rows[indices])
-
-
-def take(audio: npt.NDArray[np.int16], rows: npt.NDArray[np.int64]) -> npt.NDArray[np.int16]:
-    """Rows of `audio`, and zeros where a row is ZEROS: (B, samples)."""
-    out = np.zeros((len(rows), audio.shape[1]), dtype=np.int16)
-    spoken = rows != ZEROS
-    out[spoken] = audio[rows[spoken]]
-    return out
 
 
 def default_cache() -> Path:

@@ -86,15 +86,18 @@ class NativeStep:
         """Where the time of the last step went."""
         return dict(zip(STAGES, self.seconds, strict=True))
 
-    def scores(self, clips: npt.NDArray[np.int16]) -> npt.NDArray[np.float32]:
-        """Class scores in evaluation mode: (B, samples) -> (B, K)."""
-        out = np.empty((len(clips), self.network.classes), dtype=np.float32)
-        for start in range(0, len(clips), self.recipe.batch_size):
-            part = np.ascontiguousarray(clips[start : start + self.recipe.batch_size])
-            rows = np.arange(len(part))
+    def scores(
+        self, clips: npt.NDArray[np.int16], rows: npt.NDArray[np.int64] | None = None
+    ) -> npt.NDArray[np.float32]:
+        """Class scores in evaluation mode of the given rows of `clips`, or of all: (B, K). Negative is silence."""
+        audio = np.ascontiguousarray(clips)
+        wanted = np.ascontiguousarray(np.arange(len(clips)) if rows is None else rows)
+        out = np.empty((len(wanted), self.network.classes), dtype=np.float32)
+        for start in range(0, len(wanted), self.recipe.batch_size):
+            part = wanted[start : start + self.recipe.batch_size]
             given = {
-                "clips": ffi.from_buffer("int16_t[]", part),
-                "rows": ffi.from_buffer("int64_t[]", rows),
+                "clips": ffi.from_buffer("int16_t[]", audio),
+                "rows": ffi.from_buffer("int64_t[]", part),
                 "examples": len(part),
             }
             work, to = ffi.new("cm_train_batch *", given), _pointer(out[start:])

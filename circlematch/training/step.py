@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from circlematch.data.cache import take
+from circlematch.audio import take
 from circlematch.front_end import AugmentPlan
 from circlematch.parameters import Tensors
 
@@ -39,8 +39,10 @@ class Step(Protocol):
     def learn(self, batch: Batch, learning_rate: float) -> float:
         """One optimiser step; returns the mean loss of the batch."""
 
-    def scores(self, clips: npt.NDArray[np.int16]) -> npt.NDArray[np.float32]:
-        """Class scores in evaluation mode: (B, samples) -> (B, K)."""
+    def scores(
+        self, clips: npt.NDArray[np.int16], rows: npt.NDArray[np.int64] | None = None
+    ) -> npt.NDArray[np.float32]:
+        """Class scores in evaluation mode of the given rows of `clips`, or of all: (B, K). Negative is silence."""
 
     def weights(self) -> Tensors:
         """The weights and running statistics, as a model file holds them."""

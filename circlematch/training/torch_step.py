@@ -9,6 +9,7 @@ import numpy.typing as npt
 import torch
 from torch.nn import functional
 
+from circlematch.audio import take
 from circlematch.config import Network, Recipe
 from circlematch.front_end import log_mel
 from circlematch.nn.network import CircleMatch
@@ -57,12 +58,15 @@ class TorchStep:
         return float(loss.detach())
 
     @torch.no_grad()
-    def scores(self, clips: npt.NDArray[np.int16]) -> npt.NDArray[np.float32]:
-        """Class scores in evaluation mode: (B, samples) -> (B, K)."""
+    def scores(
+        self, clips: npt.NDArray[np.int16], rows: npt.NDArray[np.int64] | None = None
+    ) -> npt.NDArray[np.float32]:
+        """Class scores in evaluation mode of the given rows of `clips`, or of all: (B, K). Negative is silence."""
         self.network.eval()
+        wanted = np.arange(len(clips)) if rows is None else rows
         parts = []
-        for start in range(0, len(clips), SCORING_BATCH):
-            pictures = log_mel(clips[start : start + SCORING_BATCH], threads=self.threads)
+        for start in range(0, len(wanted), SCORING_BATCH):
+            pictures = log_mel(take(clips, wanted[start : start + SCORING_BATCH]), threads=self.threads)
             parts.append(self.network(torch.from_numpy(pictures).to(self.device)).cpu())
         out: npt.NDArray[np.float32] = torch.cat(parts).numpy()
         return out
