@@ -6,6 +6,7 @@ made. Numbers that the paper leaves open are marked "our choice"; `docs/reading.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, fields, replace
 from math import isfinite
 from typing import Any, TypeVar
@@ -15,6 +16,7 @@ from circlematch.errors import UsageError
 __all__ = [
     "ABLATIONS",
     "FRONT_END",
+    "RECIPES",
     "Augmentation",
     "FrontEnd",
     "Network",
@@ -162,6 +164,14 @@ class Recipe:
         if not 0 <= self.label_smoothing < 1:
             raise UsageError(f"label_smoothing is {self.label_smoothing}; it must be in [0, 1)")
 
+
+def paper(width: int) -> tuple[Network, Recipe]:
+    """Section 4.1, the same for every width."""
+    return Network(width=width), Recipe()
+
+
+# The recipes by name: what is trained, and how, for a width.
+RECIPES: dict[str, Callable[[int], tuple[Network, Recipe]]] = {"paper": paper}
 
 FRONT_END = FrontEnd()
 

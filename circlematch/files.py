@@ -5,11 +5,19 @@ from __future__ import annotations
 import json
 import os
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
 
-__all__ = ["write_atomically", "write_json"]
+try:
+    import fcntl
+except ImportError:  # Windows: nothing is locked there
+    fcntl = None  # type: ignore[assignment]
+
+__all__ = ["is_locked", "locked", "write_atomically", "write_json"]
+
+LOCK = "lock"
 
 
 def write_atomically(path: Path, write: Callable[[BinaryIO], object]) -> None:
@@ -40,3 +48,25 @@ def write_json(path: Path, value: Any) -> None:
     """Write `value` as indented JSON, atomically."""
     text = json.dumps(value, indent=2, ensure_ascii=False) + "\n"
     write_atomically(path, lambda stream: stream.write(text.encode()))
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[bool]:
+    """Hold a folder for this process; False where another holds it. The system lets go when a process ends or dies."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / LOCK).open("a") as stream:
+        if fcntl is not None:
+            try:
+                fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                yield False
+                return
+        yield True
+
+
+def is_locked(folder: Path) -> bool:
+    """Whether a process holds this folder."""
+    if not (folder / LOCK).exists():
+        return False
+    with locked(folder) as free:
+        return not free

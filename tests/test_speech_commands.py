@@ -380,7 +380,7 @@ def test_a_missing_archive_is_named(tmp_path: Path) -> None:
 
 
 def test_an_unknown_task_lists_the_tasks(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="no task is called 'gsc3'; there are gsc1, gsc2, en31, es20"):
+    with pytest.raises(UsageError, match="no task is called 'gsc3'; there are gsc1, gsc2, composite, en31, es20"):
         read_task("gsc3", tmp_path)
 
 

@@ -7,19 +7,17 @@ import json
 from dataclasses import replace
 from pathlib import Path
 from statistics import mean, stdev
-from typing import Any
 
 from circlematch.cli.options import Commands, add_command, add_dataset, add_json, print_json, read_dataset
-from circlematch.config import ABLATIONS, Network, Recipe, ablated, from_dict, to_dict
+from circlematch.config import ABLATIONS, Network, Recipe, ablated
 from circlematch.data.dataset import Dataset
 from circlematch.errors import UsageError
-from circlematch.files import write_json
 from circlematch.training import STEPS
+from circlematch.training.plan import PLAN, Plan, read_plan, write_plan
 
 LARGEST_SEED = 2**32
 MOST_THREADS = 256
 ALSO_WITH_RESUME = {"resume", "threads", "json", "run", "parser"}
-PLAN = "run.json"  # beside the checkpoint: what was asked for, so that --resume needs nothing else
 
 
 def add(commands: Commands) -> None:
@@ -61,21 +59,20 @@ def run(options: argparse.Namespace) -> int:
     resuming = options.resume is not None
     if resuming:
         _refuse_other_options(options)
-    plan = _read_plan(options.resume) if resuming else _plan(options, options.seed)
-    dataset = read_dataset(_namespace(plan), "train")
+    plan = read_plan(options.resume) if resuming else _plan(options, options.seed)
+    dataset = read_dataset(_data_options(plan), "train")
     folder = options.resume if resuming else options.out or _default_folder(plan)
     if not resuming:
-        _write_plan(folder, plan)
+        write_plan(folder, plan)
     return _run_plan(plan, dataset, folder, options)
 
 
-def _run_plan(plan: dict[str, Any], dataset: Dataset, folder: Path, options: argparse.Namespace) -> int:
+def _run_plan(plan: Plan, dataset: Dataset, folder: Path, options: argparse.Namespace) -> int:
     """Train what the plan says; a run that has a checkpoint goes on from there."""
     from circlematch.training.run import CHECKPOINT, Run, perform
 
-    network = replace(from_dict(Network, plan["network"]), classes=len(dataset.labels))
-    recipe = from_dict(Recipe, plan["recipe"])
-    work = Run(dataset, network, recipe, plan["seed"], folder, options.threads or plan["threads"], plan["step"])
+    network = replace(plan.network, classes=len(dataset.labels))
+    work = Run(dataset, network, plan.recipe, plan.seed, folder, options.threads or plan.threads, plan.step)
     say = _quiet if options.json else _say
     say(f"{dataset.name}: {len(dataset.labels)} classes, {_sizes(dataset.sizes())}; split {dataset.split_rule}")
     for note in dataset.notes:
@@ -101,14 +98,14 @@ def _run_several(options: argparse.Namespace) -> int:
         raise UsageError("--seeds and --resume do not go together; give the same --seeds again to go on")
     if options.jobs < 1:
         raise UsageError(f"--jobs is {options.jobs}; give a number of at least 1")
-    read_dataset(_namespace(_plan(options, options.seeds[0])), "train")  # a wrong folder is one line, not one per seed
+    read_dataset(_data_options(_plan(options, options.seeds[0])), "train")  # a wrong folder: one line, not one per seed
     jobs = []
     for seed in options.seeds:
         plan = _plan(options, seed)
         folder = (options.out / f"seed{seed}") if options.out else _default_folder(plan)
         if not (folder / PLAN).exists():
-            _write_plan(folder, plan)
-        elif _read_plan(folder) != plan:
+            write_plan(folder, plan)
+        elif read_plan(folder) != plan:
             raise UsageError(f"{folder} holds a run with other settings; give another --out")
         jobs.append(Job(f"seed {seed}", folder))
     try:
@@ -135,15 +132,9 @@ def _refuse_other_options(options: argparse.Namespace) -> None:
             )
 
 
-def _default_folder(plan: dict[str, Any]) -> Path:
-    task = plan["task"] or Path(plan["data"]).name
-    return Path("runs") / f"d{plan['network']['width']}-{task}-seed{plan['seed']}"
-
-
-def _write_plan(folder: Path, plan: dict[str, Any]) -> None:
-    if (folder / PLAN).exists():
-        raise UsageError(f"{folder} holds a run already; give --resume {folder} to go on with it, or another --out")
-    write_json(folder / PLAN, plan)
+def _default_folder(plan: Plan) -> Path:
+    task = plan.task or (plan.data.name if plan.data else "")
+    return Path("runs") / f"d{plan.network.width}-{task}-seed{plan.seed}"
 
 
 def _seeds(text: str) -> list[int]:
@@ -168,8 +159,8 @@ def _quiet(_: str) -> None:
     """With --json, standard output holds the record only."""
 
 
-def _plan(options: argparse.Namespace, seed: int) -> dict[str, Any]:
-    """What the arguments ask for, as plain data."""
+def _plan(options: argparse.Namespace, seed: int) -> Plan:
+    """What the arguments ask for."""
     if not 0 <= seed < LARGEST_SEED:
         raise UsageError(f"--seed is {seed}; give a number of at least 0 and below {LARGEST_SEED}")
     network = ablated(Network(width=options.width, dropout=options.dropout), options.ablation)
@@ -180,32 +171,12 @@ def _plan(options: argparse.Namespace, seed: int) -> dict[str, Any]:
         weight_decay=options.weight_decay,
         label_smoothing=options.label_smoothing,
     )
-    return {
-        "task": options.task,
-        "data": str(options.data.absolute()) if options.data else None,
-        "archive": str(options.archive.absolute()) if options.archive else None,
-        "network": to_dict(network),
-        "recipe": to_dict(recipe),
-        "seed": seed,
-        "step": options.step,
-        "threads": options.threads,
-    }
+    data, archive = (path.absolute() if path else None for path in (options.data, options.archive))
+    return Plan(options.task, data, archive, network, recipe, seed, options.step, options.threads)
 
 
-def _read_plan(folder: Path) -> dict[str, Any]:
-    path = folder / PLAN
-    if not path.is_file():
-        raise UsageError(f"{folder} holds no run to resume ({PLAN} is missing); give the folder that --out named")
-    try:
-        plan = json.loads(path.read_text())
-        return {key: plan[key] for key in ("task", "data", "archive", "network", "recipe", "seed", "step", "threads")}
-    except (ValueError, KeyError, TypeError) as error:
-        raise UsageError(f"{path} is damaged ({error!r}); begin the run again") from error
-
-
-def _namespace(plan: dict[str, Any]) -> argparse.Namespace:
-    paths = {key: Path(plan[key]) if plan[key] else None for key in ("data", "archive")}
-    return argparse.Namespace(task=plan["task"], **paths)
+def _data_options(plan: Plan) -> argparse.Namespace:
+    return argparse.Namespace(task=plan.task, data=plan.data, archive=plan.archive)
 
 
 def _sizes(sizes: dict[str, int]) -> str:

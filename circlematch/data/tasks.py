@@ -46,6 +46,12 @@ TASKS: dict[str, Task] = {
         archive="speech_commands_test_set_v0.02",
         download="gsc2",
     ),
+    "composite": Task(
+        "Speech Commands v0.02 where it is at hand, v0.01 words elsewhere; 12 classes, tested on v0.02's archive",
+        "speech_commands_composite",
+        lambda root, archive: read_speech_commands(root, "composite", archive),
+        archive="speech_commands_test_set_v0.02",
+    ),
     "en31": Task(
         "MSWC Micro, 31 English words",
         "mswc_microset",
@@ -70,7 +76,7 @@ def read_task(name: str | None, data: Path, archive: Path | None = None) -> Data
         raise UsageError(f"no task is called {name!r}; there are {', '.join(TASKS)}, or give --data alone")
     task = TASKS[name] if name is not None else None
     if not data.is_dir():
-        fix = f" (circlematch data get {task.download} --to {data})" if task else ""
+        fix = f" (circlematch data get {task.download} --to {data})" if task and task.download else ""
         raise DatasetError(f"{data}: there is no such folder{fix}")
     if task is None:
         return read_folder(data)

@@ -25,7 +25,7 @@ from circlematch.data.cache import ClipSet, load_split
 from circlematch.data.dataset import Dataset
 from circlematch.errors import UsageError, require
 from circlematch.evaluation import Report, evaluate
-from circlematch.files import write_json
+from circlematch.files import locked, write_json
 from circlematch.model import Card, write_model
 from circlematch.training import STEPS
 from circlematch.training.checkpoint import Checkpoint, Epoch, read_checkpoint, write_checkpoint
@@ -74,6 +74,13 @@ def perform(
     say: Callable[[str], None] = print,
 ) -> Outcome:
     """Train, or go on with training; then read each test split once, and write the model and its record."""
+    with locked(run.folder) as free:
+        if not free:
+            raise UsageError(f"another process trains in {run.folder}; wait for it, or give another --out")
+        return _perform(run, resume, watchers, say)
+
+
+def _perform(run: Run, resume: bool, watchers: Sequence[Watcher] | None, say: Callable[[str], None]) -> Outcome:
     checkpoint = _starting_point(run, resume)
     step = make_step(run.step, run.network, run.recipe, run.seed, run.threads)
     say(f"step: {step.name}")

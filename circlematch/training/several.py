@@ -10,13 +10,14 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from queue import Queue
 from typing import TextIO
 
 from circlematch.errors import CircleMatchError
+from circlematch.files import is_locked
 from circlematch.training.run import RECORD
 
 __all__ = ["Job", "perform_all"]
@@ -35,6 +36,11 @@ class Job:
         """Whether its record is there."""
         return (self.folder / RECORD).exists()
 
+    @property
+    def running(self) -> bool:
+        """Whether some process trains in its folder."""
+        return is_locked(self.folder)
+
     def command(self) -> list[str]:
         """Begin the run, or go on with it, on one core."""
         return [sys.executable, "-m", "circlematch", "train", "--resume", str(self.folder), "--threads", "1"]
@@ -44,8 +50,13 @@ class FailedRunError(CircleMatchError):
     """A run ended without a record."""
 
 
-def perform_all(jobs: Sequence[Job], at_once: int, stream: TextIO | None = None) -> None:
-    """Run all jobs that are not finished, `at_once` at a time; raise if any of them failed."""
+def perform_all(
+    jobs: Sequence[Job], at_once: int, stream: TextIO | None = None, finished: Callable[[Job], None] | None = None
+) -> None:
+    """Run all jobs that are not finished, `at_once` at a time, and tell `finished` of each; raise if any failed.
+
+    What another process is at work on is left to it.
+    """
     display = _Display(jobs, stream or sys.stderr)
     waiting: Queue[Job] = Queue()
     for job in jobs:
@@ -59,6 +70,9 @@ def perform_all(jobs: Sequence[Job], at_once: int, stream: TextIO | None = None)
     def work() -> None:
         while not waiting.empty():
             job = waiting.get()
+            if job.running:
+                display.say(job, "another process is at work on it")
+                continue
             process = subprocess.Popen(job.command(), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
             running.append(process)
             assert process.stderr is not None
@@ -66,6 +80,8 @@ def perform_all(jobs: Sequence[Job], at_once: int, stream: TextIO | None = None)
                 display.say(job, line.strip())
             if process.wait() != 0:
                 failed.append(job)
+            elif finished is not None:
+                finished(job)
 
     threads = [threading.Thread(target=work, daemon=True) for _ in range(min(at_once, len(jobs)))]
     try:

@@ -1,0 +1,74 @@
+"""What a run is to do, as plain data in its folder: enough to begin it, to go on with it, or to hand it on."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from circlematch.config import Network, Recipe, from_dict, to_dict
+from circlematch.errors import UsageError
+from circlematch.files import write_json
+
+__all__ = ["PLAN", "Plan", "read_plan", "write_plan"]
+
+PLAN = "run.json"  # beside the checkpoint
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A run as a function of its configuration. The number of classes is the dataset's."""
+
+    task: str | None  # None: `data` is a folder of words
+    data: Path | None
+    archive: Path | None
+    network: Network
+    recipe: Recipe
+    seed: int
+    step: str = "auto"
+    threads: int | None = None
+
+
+def write_plan(folder: Path, plan: Plan) -> None:
+    """Keep the plan in the run's folder, which must not hold one yet."""
+    if (folder / PLAN).exists():
+        raise UsageError(f"{folder} holds a run already; give --resume {folder} to go on with it, or another --out")
+    write_json(folder / PLAN, _to_plain(plan))
+
+
+def read_plan(folder: Path) -> Plan:
+    """The plan of the run in this folder."""
+    path = folder / PLAN
+    if not path.is_file():
+        raise UsageError(f"{folder} holds no run to resume ({PLAN} is missing); give the folder that --out named")
+    try:
+        return _from_plain(json.loads(path.read_text()))
+    except (ValueError, KeyError, TypeError) as error:
+        raise UsageError(f"{path} is damaged ({error!r}); begin the run again") from error
+
+
+def _to_plain(plan: Plan) -> dict[str, Any]:
+    return {
+        "task": plan.task,
+        "data": str(plan.data.absolute()) if plan.data else None,
+        "archive": str(plan.archive.absolute()) if plan.archive else None,
+        "network": to_dict(plan.network),
+        "recipe": to_dict(plan.recipe),
+        "seed": plan.seed,
+        "step": plan.step,
+        "threads": plan.threads,
+    }
+
+
+def _from_plain(plain: dict[str, Any]) -> Plan:
+    return Plan(
+        plain["task"],
+        Path(plain["data"]) if plain["data"] else None,
+        Path(plain["archive"]) if plain["archive"] else None,
+        from_dict(Network, plain["network"]),
+        from_dict(Recipe, plain["recipe"]),
+        plain["seed"],
+        plain["step"],
+        plain["threads"],
+    )

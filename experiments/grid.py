@@ -1,0 +1,198 @@
+"""The paper's tables as lists of runs, and a runner for them.
+
+python experiments/grid.py table1 --jobs 2     go on with the runs that are left, one core each
+python experiments/grid.py table1 --list       what is done, running and left, and how long it will take
+
+Each run is a process of its own with a folder of its own under runs/; it may be stopped at any time and goes on from
+its last epoch. When it ends, its record is copied to results/, and a run whose record is there is done. `circlematch
+train --resume FOLDER` is all that a run needs: a cluster's scheduler can be given the same folders (--prepare).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import mean
+from typing import Any
+
+from circlematch.config import ABLATIONS, RECIPES, ablated
+from circlematch.data.tasks import read_task
+from circlematch.errors import CircleMatchError
+from circlematch.training.checkpoint import read_checkpoint
+from circlematch.training.plan import PLAN, Plan, read_plan, write_plan
+from circlematch.training.run import CHECKPOINT, RECORD
+from circlematch.training.several import Job, perform_all
+
+ROOT = Path(__file__).resolve().parent.parent
+RESULTS, RUNS = ROOT / "results", ROOT / "runs"
+WIDTHS, SEEDS = (4, 8, 16, 32), range(5)
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One run of a table."""
+
+    task: str
+    width: int
+    seed: int
+    ablation: str = "full"
+    recipe: str = "paper"
+
+    @property
+    def name(self) -> str:
+        """gsc1/paper/d16-no-path-seed0: where its record and its folder lie."""
+        row = "" if self.ablation == "full" else f"-{self.ablation}"
+        return f"{self.task}/{self.recipe}/d{self.width}{row}-seed{self.seed}"
+
+    @property
+    def record(self) -> Path:
+        """Where its record is kept."""
+        return RESULTS / f"{self.name}.json"
+
+    @property
+    def folder(self) -> Path:
+        """Where it runs."""
+        return RUNS / self.name
+
+    @property
+    def done(self) -> bool:
+        """Whether its record is kept."""
+        return self.record.exists()
+
+    def plan(self, data: Path) -> Plan:
+        """The run as plain data."""
+        network, recipe = RECIPES[self.recipe](self.width)
+        return Plan(self.task, data.absolute(), None, ablated(network, self.ablation), recipe, self.seed)
+
+
+TABLES: dict[str, tuple[Cell, ...]] = {
+    "table1": tuple(Cell("gsc1", width, seed) for seed in SEEDS for width in WIDTHS),
+    "table1-composite": tuple(Cell("composite", width, seed) for seed in SEEDS for width in WIDTHS),
+    "table2": tuple(Cell("gsc1", 16, seed, row) for seed in SEEDS for row in ABLATIONS),
+    "table2-composite": tuple(Cell("composite", 16, seed, row) for seed in SEEDS for row in ABLATIONS),
+}
+
+
+def keep(cell: Cell) -> None:
+    """Copy a finished run's record to results/."""
+    cell.record.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copyfile(cell.folder / RECORD, cell.record)
+
+
+def prepare(cells: Sequence[Cell], data: Path) -> None:
+    """Write the plan of every run into its folder."""
+    for task in sorted({cell.task for cell in cells}):
+        read_task(task, data)  # a wrong folder is one line, not one per run
+    for cell in cells:
+        plan = cell.plan(data)
+        if not (cell.folder / PLAN).exists():
+            write_plan(cell.folder, plan)
+        elif read_plan(cell.folder) != plan:
+            raise CircleMatchError(f"{cell.folder} holds a run with other settings; remove it to begin anew")
+
+
+def perform(cells: Sequence[Cell], data: Path, jobs: int) -> None:
+    """Run what is left."""
+    left = [cell for cell in cells if not cell.done]
+    prepare(left, data)
+    by_folder = {cell.folder: cell for cell in left}
+    for cell in left:
+        if (cell.folder / RECORD).exists():  # it ended while nobody was there to copy the record
+            keep(cell)
+    work = [Job(cell.name, cell.folder) for cell in left if not cell.done]
+    perform_all(work, jobs, finished=lambda job: keep(by_folder[job.folder]))
+
+
+def records() -> list[dict[str, Any]]:
+    """All records of grid runs."""
+    return [json.loads(path.read_text()) for path in sorted(RESULTS.glob("*/*/*.json"))]
+
+
+def seconds_per_example(cell: Cell, known: Sequence[dict[str, Any]]) -> float | None:
+    """What an example of this width costs here, from the records; None where no run of the width is done."""
+    costs = [
+        record["training_seconds"] / (record["sizes"]["train"] * record["epochs"])
+        for record in known
+        if record["network"]["width"] == cell.width and record["step"] == "native"
+    ]
+    return mean(costs) if costs else None
+
+
+def state_of(cell: Cell, known: Sequence[dict[str, Any]]) -> tuple[str, float | None]:
+    """done, running or left, and the seconds that remain where they can be told."""
+    if cell.done:
+        return "done", 0.0
+    checkpoint = cell.folder / CHECKPOINT
+    epochs = RECIPES[cell.recipe](cell.width)[1].epochs
+    begun = read_checkpoint(checkpoint).history if checkpoint.exists() else ()
+    word = "running" if Job(cell.name, cell.folder).running else "left"
+    state = f"{word}, {len(begun)} of {epochs} epochs" if begun else word
+    if begun:
+        return state, mean(epoch.seconds for epoch in begun) * (epochs - len(begun))
+    cost = seconds_per_example(cell, known)
+    sizes = [record["sizes"]["train"] for record in known if record["task"] == cell.task]
+    return state, cost * sizes[0] * epochs if cost is not None and sizes else None
+
+
+def show(cells: Sequence[Cell], jobs: int) -> None:
+    """A line for every run, then the sum."""
+    known = records()
+    remaining, untold = 0.0, 0
+    for cell in cells:
+        state, seconds = state_of(cell, known)
+        if cell.done:
+            accuracy = json.loads(cell.record.read_text())["accuracy"]
+            state += "  " + "  ".join(f"{split} {share:.2%}" for split, share in accuracy.items())
+        elif seconds is None:
+            untold += 1
+        else:
+            remaining += seconds
+            state += f", {_minutes(seconds)}"
+        print(f"{cell.name:<44}{state}")
+    done = sum(cell.done for cell in cells)
+    rest = f" and {untold} runs of which nothing is known yet" if untold else ""
+    print(f"{done} of {len(cells)} done; {_minutes(remaining / jobs)} remain on {jobs} cores{rest}")
+
+
+def _minutes(seconds: float) -> str:
+    minutes = round(seconds / 60)
+    return f"{minutes // 60} h {minutes % 60} min" if minutes >= 60 else f"{minutes} min"
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Parse the arguments and do it."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("table", nargs="+", choices=tuple(TABLES), help="which runs")
+    parser.add_argument("--jobs", type=int, default=1, help="runs at a time, one core each (default: 1)")
+    parser.add_argument("--list", action="store_true", help="say what is done, running and left")
+    parser.add_argument("--prepare", action="store_true", help="only write the runs' folders, for a scheduler to take")
+    parser.add_argument(
+        "--data", type=Path, default=ROOT.parent / "data", help="where the data lies (default: ../data)"
+    )
+    options = parser.parse_args(words)
+    if options.jobs < 1:
+        parser.error(f"--jobs is {options.jobs}; give a number of at least 1")
+    cells = tuple(dict.fromkeys(cell for name in options.table for cell in TABLES[name]))
+    try:
+        if options.list:
+            show(cells, options.jobs)
+        elif options.prepare:
+            prepare([cell for cell in cells if not cell.done], options.data)
+        else:
+            perform(cells, options.data, options.jobs)
+    except CircleMatchError as error:
+        print(f"grid: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("grid: stopped; give the same command again to go on", file=sys.stderr)
+        return 130
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
