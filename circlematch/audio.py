@@ -13,7 +13,7 @@ import soxr
 from circlematch.config import FRONT_END
 from circlematch.errors import AudioError
 
-__all__ = ["SUFFIXES", "first_second", "prepare", "read", "take", "to_int16"]
+__all__ = ["SUFFIXES", "duration", "first_second", "prepare", "read", "take", "to_int16"]
 
 SUFFIXES = (".wav", ".flac", ".ogg", ".opus", ".mp3")
 TYPES = ("f2", "f4", "f8", "f16", "i2", "i4", "u1")  # in either byte order
@@ -41,6 +41,14 @@ def read(path: str | Path) -> Samples:
         return prepare(samples, rate)
     except AudioError as error:
         raise AudioError(f"{path}: {error}") from error
+
+
+def duration(path: Path) -> float:
+    """How many seconds a recording lasts, from its header."""
+    try:
+        return float(soundfile.info(os.fsencode(path) if os.name == "posix" else path).duration)
+    except (soundfile.LibsndfileError, RuntimeError, OSError) as error:
+        raise AudioError(f"{path} cannot be read as audio; formats are {', '.join(SUFFIXES)}") from error
 
 
 def prepare(samples: npt.ArrayLike, sample_rate: int) -> Samples:

@@ -11,6 +11,7 @@ import numpy as np
 
 from circlematch.config import FRONT_END, Network, Recipe
 from circlematch.data.augment import Augmenter
+from circlematch.data.noise import make_pool
 from circlematch.errors import require
 from circlematch.front_end import usable_cores
 from circlematch.training.native_step import NativeStep
@@ -57,10 +58,10 @@ def measure_training(width: int, threads: int | None = None, rounds: int = 6) ->
     generator = np.random.default_rng(0)
     clips = (3000 * generator.standard_normal((recipe.batch_size, FRONT_END.clip_samples))).astype(np.int16)
     labels = generator.integers(0, network.classes, recipe.batch_size)
-    augmenter = Augmenter(recipe.augmentation, 0)
+    augmenter = Augmenter(recipe.augmentation, make_pool(0))
 
     def native_turn() -> None:
-        plan = augmenter.plan(recipe.batch_size, generator)
+        plan = augmenter.plan(np.arange(recipe.batch_size), generator)
         native.learn(Batch(clips, np.arange(len(clips)), labels, plan, (0,)), 1e-3)
 
     best = {"plain": float("inf"), "native": float("inf")}

@@ -129,9 +129,19 @@ class Augmentation:
     """What happens to a training clip, Section 4.1."""
 
     shift_ms: int = 100
-    noise_probability: float = 0.8
+    noise_probability: float = 0.8  # of white noise
     quietest_noise_dbfs: float = -90.0
     loudest_noise_dbfs: float = -46.0
+    coloured_speech: float = 0.0  # share of spoken clips that get recorded or made noise instead; not in the paper
+    coloured_silence: float = 0.0  # share of silent clips that are such noise; not in the paper
+    quietest_coloured_dbfs: float = -70.0
+    loudest_coloured_dbfs: float = -30.0  # behind speech
+    loudest_silence_dbfs: float = -10.0  # alone
+
+    @property
+    def coloured(self) -> bool:
+        """Whether any noise but white is used."""
+        return self.coloured_speech > 0 or self.coloured_silence > 0
 
 
 @dataclass(frozen=True)
@@ -149,6 +159,8 @@ class Recipe:
     beta2: float = 0.999
     epsilon: float = 1e-8
     label_smoothing: float = 0.05
+    unknown_share: float | None = None  # unknown words drawn anew each epoch, per keyword; None: always the same tenth
+    silence_share: float | None = None  # the same for clips of silence
     augmentation: Augmentation = Augmentation()
 
     def __post_init__(self) -> None:
@@ -161,6 +173,10 @@ class Recipe:
             raise UsageError(f"warmup is {self.warmup}; it is a share of all steps, from 0 to 1")
         if not 0 < self.peak_learning_rate < 10:
             raise UsageError(f"peak_learning_rate is {self.peak_learning_rate}; it must lie between 0 and 10")
+        for name in ("unknown_share", "silence_share"):
+            share = getattr(self, name)
+            if share is not None and not 0 <= share <= 10:
+                raise UsageError(f"{name} is {share}; it must lie between 0 and 10 clips per keyword")
         if not 0 <= self.label_smoothing < 1:
             raise UsageError(f"label_smoothing is {self.label_smoothing}; it must be in [0, 1)")
 

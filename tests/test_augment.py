@@ -6,24 +6,26 @@ import numpy as np
 import pytest
 
 from circlematch.config import Augmentation
-from circlematch.data.augment import POOL_SAMPLES, Augmenter
+from circlematch.data.augment import Augmenter
+from circlematch.data.noise import WHITE_SAMPLES, make_noise, make_pool
 
 COUNT = 20_000
+SPOKEN = np.arange(COUNT)
 
 
 @pytest.fixture(scope="module")
 def augmenter() -> Augmenter:
-    return Augmenter(Augmentation(), seed=0)
+    return Augmenter(Augmentation(), make_pool(0))
 
 
 def test_shifts_are_uniform_over_plus_and_minus_100_ms(augmenter: Augmenter) -> None:
-    shift = augmenter.plan(COUNT, np.random.default_rng(0)).shift
+    shift = augmenter.plan(SPOKEN, np.random.default_rng(0)).shift
     assert (shift.min(), shift.max()) == (-1600, 1600)
     assert np.histogram(shift, 10)[0] == pytest.approx(COUNT / 10, rel=0.1)
 
 
 def test_noise_comes_with_probability_0_8_at_levels_uniform_in_decibels(augmenter: Augmenter) -> None:
-    gain = np.abs(augmenter.plan(COUNT, np.random.default_rng(1)).noise_gain)
+    gain = np.abs(augmenter.plan(SPOKEN, np.random.default_rng(1)).noise_gain)
     assert (gain > 0).mean() == pytest.approx(0.8, abs=0.01)
     level_dbfs = 20 * np.log10(gain[gain > 0])
     assert -90 <= level_dbfs.min() < -89.9
@@ -32,18 +34,60 @@ def test_noise_comes_with_probability_0_8_at_levels_uniform_in_decibels(augmente
 
 
 def test_the_pool_is_unit_white_noise_and_offsets_cover_it(augmenter: Augmenter) -> None:
-    assert augmenter.noise.std() == pytest.approx(1, abs=0.01)
-    spectrum = np.abs(np.fft.rfft(augmenter.noise[:65536])) ** 2
+    assert augmenter.pool.samples.std() == pytest.approx(1, abs=0.01)
+    spectrum = np.abs(np.fft.rfft(augmenter.pool.samples[:65536])) ** 2
     quarters = spectrum[1:].reshape(4, -1).mean(axis=1)
     assert quarters / quarters.mean() == pytest.approx(1, abs=0.05)
-    offset = augmenter.plan(COUNT, np.random.default_rng(2)).noise_offset
-    assert offset.max() + 16000 <= POOL_SAMPLES
-    assert offset.max() > 0.99 * (POOL_SAMPLES - 16000)
+    offset = augmenter.plan(SPOKEN, np.random.default_rng(2)).noise_offset
+    assert offset.max() + 16000 <= WHITE_SAMPLES
+    assert offset.max() > 0.99 * (WHITE_SAMPLES - 16000)
 
 
 def test_the_same_generator_gives_the_same_plan_and_the_next_one_differs(augmenter: Augmenter) -> None:
     first, second = (np.random.default_rng(3) for _ in range(2))
-    np.testing.assert_array_equal(augmenter.plan(64, first).shift, augmenter.plan(64, second).shift)
-    assert (
-        augmenter.plan(64, first).shift != Augmenter(Augmentation(), 0).plan(64, np.random.default_rng(3)).shift
-    ).any()
+    np.testing.assert_array_equal(augmenter.plan(SPOKEN[:64], first).shift, augmenter.plan(SPOKEN[:64], second).shift)
+    third = Augmenter(Augmentation(), make_pool(0)).plan(SPOKEN[:64], np.random.default_rng(3))
+    assert (augmenter.plan(SPOKEN[:64], first).shift != third.shift).any()
+
+
+def coloured(**changes: float) -> Augmenter:
+    config = Augmentation(coloured_speech=0.5, coloured_silence=0.75, **changes)  # type: ignore[arg-type]
+    tone = np.sin(np.arange(5 * 16_000) * 0.1).astype(np.float32)
+    return Augmenter(config, make_pool(0, [0.01 * tone]))
+
+
+def test_coloured_noise_takes_the_place_of_white_for_its_share_of_spoken_and_silent_clips() -> None:
+    augmenter = coloured()
+    rows = np.where(SPOKEN % 2 == 0, SPOKEN, -1)
+    plan = augmenter.plan(rows, np.random.default_rng(4))
+    chosen = plan.noise_offset >= WHITE_SAMPLES
+    level_dbfs = 20 * np.log10(np.abs(plan.noise_gain[chosen]))
+    assert chosen[rows >= 0].mean() == pytest.approx(0.5, abs=0.02)
+    assert chosen[rows < 0].mean() == pytest.approx(0.75, abs=0.02)
+    assert np.all(plan.noise_gain[chosen] != 0)
+    assert level_dbfs.min() == pytest.approx(-70, abs=0.1)
+    assert level_dbfs[rows[chosen] >= 0].max() == pytest.approx(-30, abs=0.1)
+    assert level_dbfs[rows[chosen] < 0].max() == pytest.approx(-10, abs=0.1)
+    assert plan.noise_offset.max() + 16_000 <= augmenter.pool.samples.size
+    assert plan.noise_offset.max() > augmenter.pool.samples.size - 20_000
+    white = 20 * np.log10(np.abs(plan.noise_gain[~chosen & (plan.noise_gain != 0)]))
+    assert (white.min(), white.max()) == pytest.approx((-90, -46), abs=0.1)
+
+
+def test_recordings_lie_in_the_pool_at_one_level_and_white_noise_is_the_same_with_and_without_them() -> None:
+    pool = coloured().pool
+    np.testing.assert_array_equal(pool.samples[:WHITE_SAMPLES], make_pool(0).samples)
+    recording = pool.samples[WHITE_SAMPLES : WHITE_SAMPLES + 5 * 16_000]
+    assert np.sqrt(np.mean(recording**2)) == pytest.approx(1, rel=1e-3)
+    assert np.corrcoef(recording, np.sin(np.arange(5 * 16_000) * 0.1))[0, 1] > 0.999
+
+
+def test_made_noise_has_one_level_and_many_colours() -> None:
+    noise = make_noise(np.random.default_rng(5), 60 * 16_000)
+    assert noise.shape == (60 * 16_000,)
+    assert np.isfinite(noise).all()
+    assert np.sqrt(np.mean(noise**2)) == pytest.approx(1, rel=0.05)
+    power = np.abs(np.fft.rfft(noise.reshape(60, 16_000), axis=1)) ** 2
+    middle = (power * np.arange(8001)).sum(axis=1) / power.sum(axis=1)  # centre of the spectrum, second by second
+    assert np.percentile(middle, 10) < 500
+    assert np.percentile(middle, 90) > 2500

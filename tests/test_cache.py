@@ -8,7 +8,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -18,7 +18,7 @@ from layouts import write_level
 
 from circlematch.audio import read
 from circlematch.data import cache as cache_module
-from circlematch.data.cache import decode, default_cache, load_split
+from circlematch.data.cache import AudioCache, decode, default_cache, load_split
 from circlematch.data.dataset import Clip, Dataset
 from circlematch.errors import DatasetError
 
@@ -54,6 +54,10 @@ def dataset(clips: list[Clip]) -> Dataset:
     return Dataset("tiny", ("a", "b", "silence"), {"train": tuple(clips)}, "by hand", "none", "a test")
 
 
+def decode_files(paths: Sequence[Path], cache: Path, begins: Callable[[], None] | None = None) -> AudioCache:
+    return decode([(path, 0) for path in paths], cache, begins)
+
+
 def left_in(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir()) if folder.exists() else []
 
@@ -65,11 +69,11 @@ def test_every_file_is_one_row_of_one_second(paths: list[Path], cache: Path) -> 
     write_level(paths[1], 200, samples=4_000)
     write_level(paths[2], 300, samples=40_000)
 
-    store = decode(paths, cache)
+    store = decode_files(paths, cache)
 
     assert store.audio.shape == (4, 16_000)
     assert store.audio.dtype == np.int16
-    assert store.row_of == {path: row for row, path in enumerate(paths)}
+    assert store.row_of == {(path, 0): row for row, path in enumerate(paths)}
     assert [np.unique(row).tolist() for row in store.audio] == [[100], [0, 200], [300], [400]]
     assert store.audio[1, :4_000].tolist() == [200] * 4_000
 
@@ -77,11 +81,11 @@ def test_every_file_is_one_row_of_one_second(paths: list[Path], cache: Path) -> 
 def test_the_second_time_nothing_is_decoded_and_the_array_is_the_same(
     paths: list[Path], cache: Path, decoded: list[Path]
 ) -> None:
-    first = decode(paths, cache)
+    first = decode_files(paths, cache)
     assert sorted(decoded) == sorted(paths)
     decoded.clear()
 
-    second = decode(paths, cache)
+    second = decode_files(paths, cache)
 
     assert decoded == []
     assert isinstance(second.audio, np.memmap)
@@ -93,10 +97,10 @@ def test_the_second_time_nothing_is_decoded_and_the_array_is_the_same(
 
 def test_broken_files_are_remembered_with_their_reasons(paths: list[Path], cache: Path, decoded: list[Path]) -> None:
     paths[1].write_bytes(b"not audio")
-    first = decode(paths, cache)
+    first = decode_files(paths, cache)
     decoded.clear()
 
-    second = decode(paths, cache)
+    second = decode_files(paths, cache)
 
     assert decoded == []
     assert second.broken == first.broken != {}
@@ -106,14 +110,14 @@ def test_broken_files_are_remembered_with_their_reasons(paths: list[Path], cache
 def test_decoding_is_announced_where_it_has_to_be_done_and_only_there(paths: list[Path], cache: Path) -> None:
     heard: list[str] = []
 
-    decode(paths, cache, lambda: heard.append("first"))
-    decode(paths, cache, lambda: heard.append("second"))
+    decode_files(paths, cache, lambda: heard.append("first"))
+    decode_files(paths, cache, lambda: heard.append("second"))
 
     assert heard == ["first"]
 
 
 def test_no_files_are_an_empty_array(cache: Path) -> None:
-    assert decode([], cache).audio.shape == (0, 16_000)
+    assert decode_files([], cache).audio.shape == (0, 16_000)
 
 
 # ---- never stale -------------------------------------------------------------------------------------------
@@ -133,48 +137,48 @@ def rewritten_with_the_same_size_a_nanosecond_later(path: Path) -> None:
 
 @pytest.mark.parametrize("change", [rewritten_with_the_same_time, rewritten_with_the_same_size_a_nanosecond_later])
 def test_a_file_that_changed_is_decoded_again(paths: list[Path], cache: Path, change: Callable[[Path], None]) -> None:
-    before = decode(paths, cache)
+    before = decode_files(paths, cache)
     assert before.audio[2, 0] == 300
 
     change(paths[2])
 
-    assert decode(paths, cache).audio[2, 0] == 999
+    assert decode_files(paths, cache).audio[2, 0] == 999
 
 
 def test_a_file_that_was_added_is_decoded(paths: list[Path], cache: Path) -> None:
-    decode(paths[:3], cache)
+    decode_files(paths[:3], cache)
 
-    assert decode(paths, cache).audio[:, 0].tolist() == list(LEVELS)
-    assert decode(paths[:3], cache).audio[:, 0].tolist() == list(LEVELS[:3])
+    assert decode_files(paths, cache).audio[:, 0].tolist() == list(LEVELS)
+    assert decode_files(paths[:3], cache).audio[:, 0].tolist() == list(LEVELS[:3])
 
 
 def test_a_file_that_is_gone_is_no_longer_in_the_array(paths: list[Path], cache: Path) -> None:
-    decode(paths, cache)
+    decode_files(paths, cache)
     paths[0].unlink()
 
-    store = decode(paths, cache)
+    store = decode_files(paths, cache)
 
     assert list(store.broken) == [paths[0]]
-    assert store.audio[store.row_of[paths[3]], 0] == 400
+    assert store.audio[store.row_of[paths[3], 0], 0] == 400
 
 
 def test_a_list_with_an_absent_file_is_not_the_list_without_it(paths: list[Path], cache: Path, tmp_path: Path) -> None:
-    decode(paths, cache)
+    decode_files(paths, cache)
     absent = tmp_path / "words" / "never.wav"
 
-    store = decode([absent, *paths], cache)
+    store = decode_files([absent, *paths], cache)
 
     assert list(store.broken) == [absent]
-    assert [store.audio[store.row_of[path], 0] for path in paths] == list(LEVELS)
+    assert [store.audio[store.row_of[path, 0], 0] for path in paths] == list(LEVELS)
 
 
 def test_a_file_that_came_back_is_decoded(paths: list[Path], cache: Path) -> None:
     paths[0].unlink()
-    assert list(decode(paths, cache).broken) == [paths[0]]
+    assert list(decode_files(paths, cache).broken) == [paths[0]]
 
     write_level(paths[0], 100)
 
-    assert decode(paths, cache).broken == {}
+    assert decode_files(paths, cache).broken == {}
 
 
 def test_files_with_the_same_names_elsewhere_are_other_files(tmp_path: Path, cache: Path) -> None:
@@ -182,8 +186,8 @@ def test_files_with_the_same_names_elsewhere_are_other_files(tmp_path: Path, cac
     for path in (here, there):
         os.utime(path, ns=(1, 1))
 
-    assert decode([here], cache).audio[0, 0] == 1
-    assert decode([there], cache).audio[0, 0] == 2
+    assert decode_files([here], cache).audio[0, 0] == 1
+    assert decode_files([there], cache).audio[0, 0] == 2
 
 
 def test_the_same_relative_path_from_another_folder_is_another_file(
@@ -192,7 +196,7 @@ def test_the_same_relative_path_from_another_folder_is_another_file(
     for level, folder in ((1, "here"), (2, "there")):
         os.utime(write_level(tmp_path / folder / "a.wav", level), ns=(1, 1))
         monkeypatch.chdir(tmp_path / folder)
-        assert decode([Path("a.wav")], cache).audio[0, 0] == level
+        assert decode_files([Path("a.wav")], cache).audio[0, 0] == level
 
 
 # ---- what is broken is named -------------------------------------------------------------------------------
@@ -204,14 +208,14 @@ def test_a_broken_file_is_named_and_skipped_and_the_others_keep_their_own_audio(
 ) -> None:
     paths[bad].write_bytes(b"RIFF")
 
-    store = decode(paths, cache)
+    store = decode_files(paths, cache)
 
     assert list(store.broken) == [paths[bad]]
     assert str(paths[bad]) in store.broken[paths[bad]]
     assert len(store.row_of) == 3
     for path, level in zip(paths, LEVELS, strict=True):
         if path != paths[bad]:
-            assert np.unique(store.audio[store.row_of[path]]).tolist() == [level]
+            assert np.unique(store.audio[store.row_of[path, 0]]).tolist() == [level]
 
 
 def test_a_split_keeps_labels_speakers_and_audio_together_when_files_are_broken(paths: list[Path], cache: Path) -> None:
@@ -261,7 +265,7 @@ def test_an_unknown_split_lists_the_splits(cache: Path) -> None:
 def test_a_file_name_that_is_not_utf8_is_a_file_name(tmp_path: Path, cache: Path) -> None:
     path = write_level(tmp_path / "cafe.wav", 5).rename(tmp_path / os.fsdecode(b"caf\xe9.wav"))
 
-    assert decode([path], cache).audio[0, 0] == 5
+    assert decode_files([path], cache).audio[0, 0] == 5
 
 
 def test_a_file_that_could_not_be_opened_for_a_moment_is_tried_again(
@@ -273,9 +277,9 @@ def test_a_file_that_could_not_be_opened_for_a_moment_is_tried_again(
     with monkeypatch.context() as patched:
         patched.setattr(cache_module, "read", too_many_open_files)
         with suppress(OSError):  # to refuse is right as well
-            decode(paths, cache)
+            decode_files(paths, cache)
 
-    assert decode(paths, cache).broken == {}
+    assert decode_files(paths, cache).broken == {}
 
 
 # ---- never half-made ---------------------------------------------------------------------------------------
@@ -296,10 +300,10 @@ def test_nothing_is_left_when_decoding_stops_in_the_middle(
     with monkeypatch.context() as patched:
         patched.setattr(cache_module, "read", stop)
         with pytest.raises(type(error)):
-            decode(paths, cache)
+            decode_files(paths, cache)
 
     assert left_in(cache) == []
-    assert decode(paths, cache).audio[:, 0].tolist() == list(LEVELS)
+    assert decode_files(paths, cache).audio[:, 0].tolist() == list(LEVELS)
 
 
 def test_nothing_is_left_when_the_index_cannot_be_written(
@@ -311,7 +315,7 @@ def test_nothing_is_left_when_the_index_cannot_be_written(
     with monkeypatch.context() as patched:
         patched.setattr(Path, "write_text", full)
         with pytest.raises(OSError, match="No space left"):
-            decode(paths, cache)
+            decode_files(paths, cache)
 
     assert left_in(cache) == []
 
@@ -331,7 +335,7 @@ def test_ctrl_c_does_not_wait_for_the_files_that_are_left(
 
     monkeypatch.setattr(cache_module, "read", slow)
     with pytest.raises(KeyboardInterrupt):
-        decode([tmp_path / f"{number}.wav" for number in range(1_000)], cache, stop)
+        decode_files([tmp_path / f"{number}.wav" for number in range(1_000)], cache, stop)
 
     assert len(seen) < 500
 
@@ -344,7 +348,7 @@ paths, cache, limit = json.loads(sys.argv[1])
 if limit:
     resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
 try:
-    decode([Path(path) for path in paths], Path(cache))
+    decode([(Path(path), 0) for path in paths], Path(cache))
 except OSError as error:
     left = sorted(path.name for path in Path(cache).iterdir())
     print(json.dumps([error.errno, left]))
@@ -403,11 +407,11 @@ def test_another_process_that_was_faster_is_no_error(
     def other_process(path: Path) -> object:
         if path == paths[moment]:
             monkeypatch.setattr(cache_module, "read", read)
-            decode(paths, cache)
+            decode_files(paths, cache)
         return read(path)
 
     monkeypatch.setattr(cache_module, "read", other_process)
-    store = decode(paths, cache)
+    store = decode_files(paths, cache)
 
     assert store.audio[:, 0].tolist() == list(LEVELS)
     assert len(left_in(cache)) == 1
@@ -416,14 +420,14 @@ def test_another_process_that_was_faster_is_no_error(
 @pytest.mark.parametrize("name", ["audio.npy", "index.json"])
 @pytest.mark.parametrize("damage", ["cut", "gone"])
 def test_a_damaged_entry_is_made_again(paths: list[Path], cache: Path, name: str, damage: str) -> None:
-    decode(paths, cache)
+    decode_files(paths, cache)
     (entry,) = cache.iterdir()
     if damage == "gone":
         (entry / name).unlink()
     else:
         os.truncate(entry / name, (entry / name).stat().st_size // 2)
 
-    assert decode(paths, cache).audio[:, 0].tolist() == list(LEVELS)
+    assert decode_files(paths, cache).audio[:, 0].tolist() == list(LEVELS)
 
 
 # ---- where it lies -----------------------------------------------------------------------------------------

@@ -21,6 +21,7 @@ from torch.nn import functional
 
 from circlematch.config import ABLATIONS, FRONT_END, Network, Recipe, ablated
 from circlematch.data.augment import Augmenter
+from circlematch.data.noise import make_pool
 from circlematch.errors import UsageError
 from circlematch.nn import CircleMatch
 from circlematch.parameters import buffer_shapes, initial_tensors, parameter_shapes
@@ -185,7 +186,7 @@ def test_in_float32_gradients_are_as_close_as_those_of_torch_in_float32(
 def batches(count: int, size: int, classes: int) -> list[Batch]:
     """Synthetic clips with labels, augmented."""
     generator = np.random.default_rng(3)
-    augmenter = Augmenter(Recipe().augmentation, 0)
+    augmenter = Augmenter(Recipe().augmentation, make_pool(0))
     tones = 200 * 1.5 ** np.arange(classes)
     out = []
     for number in range(count):
@@ -193,7 +194,7 @@ def batches(count: int, size: int, classes: int) -> list[Batch]:
         time = np.arange(16000) / 16000
         waves = np.sin(2 * np.pi * tones[labels][:, None] * time) * generator.uniform(0.05, 0.5, (size, 1))
         clips = (20000 * waves * np.exp(-((time - 0.5) ** 2) / 0.02)).astype(np.int16)
-        out.append(Batch(clips, np.arange(size), labels, augmenter.plan(size, generator), (0, 0, number)))
+        out.append(Batch(clips, np.arange(size), labels, augmenter.plan(np.arange(size), generator), (0, 0, number)))
     return out
 
 

@@ -15,15 +15,18 @@ import pytest
 
 import circlematch
 from circlematch.config import Network, Recipe
+from circlematch.data.augment import Augmenter
 from circlematch.data.cache import ClipSet, load_split
+from circlematch.data.epoch import EpochSampler
 from circlematch.data.folder import read_folder
+from circlematch.data.noise import make_pool
 from circlematch.errors import DamagedFileError, UsageError
 from circlematch.parameters import Tensors
 from circlematch.safetensors import read_safetensors
 from circlematch.training.checkpoint import Epoch, read_checkpoint
-from circlematch.training.loop import train
+from circlematch.training.loop import Lessons, train
 from circlematch.training.run import CHECKPOINT, MODEL, Outcome, Run, perform
-from circlematch.training.step import Batch
+from circlematch.training.step import Batch, Step
 from circlematch.training.torch_step import TorchStep
 
 RECIPE = Recipe(epochs=3, batch_size=32, peak_learning_rate=0.02)
@@ -180,6 +183,13 @@ class Recorder:
         pass
 
 
+def learn(step: Step, recipe: Recipe, clips: ClipSet) -> None:
+    """A run on these clips alone, which keeps nothing."""
+    sampler = EpochSampler(clips, ("a", "b"), recipe)
+    lessons = Lessons(clips, sampler, Augmenter(recipe.augmentation, make_pool(0)), recipe.batch_size, seed=0)
+    train(step, recipe, lessons, clips, (), (), lambda _: None)
+
+
 def numbered(count: int) -> ClipSet:
     """Clips whose first sample is their number."""
     audio = np.zeros((count, 16000), np.int16)
@@ -189,7 +199,7 @@ def numbered(count: int) -> ClipSet:
 
 def test_each_epoch_hears_every_clip_once_in_another_order() -> None:
     step, clips = Recorder(), numbered(70)
-    train(step, Recipe(epochs=2, batch_size=32), 0, clips, clips, (), (), lambda _: None)
+    learn(step, Recipe(epochs=2, batch_size=32), clips)
     assert [len(batch.labels) for batch in step.batches] == [32, 32, 6] * 2
     heard = [number for batch in step.batches for number in batch.clips[:, 0].tolist()]
     first, second = heard[:70], heard[70:]
@@ -202,7 +212,7 @@ def test_each_epoch_hears_every_clip_once_in_another_order() -> None:
 
 def test_the_loop_follows_the_one_cycle_over_all_epochs() -> None:
     step, clips = Recorder(), numbered(64)
-    train(step, Recipe(epochs=10, batch_size=32), 0, clips, clips, (), (), lambda _: None)
+    learn(step, Recipe(epochs=10, batch_size=32), clips)
     assert len(step.rates) == 20
     assert int(np.argmax(step.rates)) == 1  # the last step of a warm-up of 10 %
     assert step.rates[-1] == min(step.rates)
@@ -214,10 +224,9 @@ def test_dropout_depends_on_the_batch_seed_alone(words: Path) -> None:
     before = step.weights(), step.state()
 
     def loss(seed: int) -> float:
-        from circlematch.data.augment import Augmenter
 
         step.restore(*before)
-        plan = Augmenter(RECIPE.augmentation, 0).plan(32, np.random.default_rng(0))
+        plan = Augmenter(RECIPE.augmentation, make_pool(0)).plan(np.arange(32), np.random.default_rng(0))
         return step.learn(Batch(clips.audio, clips.rows[:32], clips.labels[:32], plan, (seed,)), 1e-3)
 
     assert loss(1) == loss(1) != loss(2)

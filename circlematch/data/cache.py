@@ -28,8 +28,10 @@ from circlematch.front_end import usable_cores
 
 __all__ = ["AudioCache", "ClipSet", "decode", "default_cache", "load_split"]
 
-FORMAT = 1  # goes up when what is stored changes
+FORMAT = 2  # goes up when what is stored changes
 ZEROS = -1  # the row of a clip of digital silence
+
+Piece = tuple[Path, int]  # a second of a file, from this millisecond on
 
 
 @dataclass(frozen=True)
@@ -37,7 +39,7 @@ class AudioCache:
     """One second of every readable file, in a fixed order."""
 
     audio: npt.NDArray[np.int16]  # (files, samples), memory-mapped
-    row_of: dict[Path, int]
+    row_of: dict[Piece, int]
     broken: dict[Path, str]  # file -> reason
 
 
@@ -51,6 +53,7 @@ class ClipSet:
     labels: npt.NDArray[np.int64]  # (N,)
     speakers: tuple[str | None, ...]
     broken: dict[Path, str]
+    spare: int = 0  # how many, at the end, only some recipes hear
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -69,18 +72,26 @@ def default_cache() -> Path:
 
 
 def load_split(
-    dataset: Dataset, split: str, cache: Path | None = None, say: Callable[[str], None] | None = None
+    dataset: Dataset,
+    split: str,
+    cache: Path | None = None,
+    say: Callable[[str], None] | None = None,
+    spare: bool = False,
 ) -> ClipSet:
-    """A split with its audio, decoded now or found in the cache; broken files are left out, named and counted."""
+    """A split with its audio, decoded now or found in the cache; broken files are left out, named and counted.
+
+    With `spare`, the dataset's spare clips follow the split's own.
+    """
     if split not in dataset.splits:
         raise DatasetError(f"{dataset.name} has no split {split!r}; it has {', '.join(dataset.splits)}")
-    clips = dataset.splits[split]
-    paths = sorted({clip.path for clip in clips if clip.path is not None})
+    clips = dataset.splits[split] + (dataset.spare if spare else ())
+    pieces = sorted({(clip.path, clip.start_ms) for clip in clips if clip.path is not None})
     tell = say or _to_stderr
-    store = decode(paths, cache or default_cache(), lambda: tell(f"{split}: decoding {len(paths):,} recordings, once"))
+    begins = f"{split}: decoding {len(pieces):,} recordings, once"
+    store = decode(pieces, cache or default_cache(), lambda: tell(begins))
     for reason in store.broken.values():
         tell(f"left out: {reason}")
-    kept = [clip for clip in clips if clip.path is None or clip.path in store.row_of]
+    kept = [clip for clip in clips if clip.path is None or (clip.path, clip.start_ms) in store.row_of]
     if not kept:
         raise DatasetError(f"the split {split!r} of {dataset.name} has no readable clip")
     if store.broken:
@@ -92,34 +103,37 @@ def load_split(
         np.array([clip.label for clip in kept], dtype=np.int64),
         tuple(clip.speaker for clip in kept),
         store.broken,
+        spare=sum(clip.path not in store.broken for clip in dataset.spare) if spare else 0,
     )
 
 
 def _row(clip: Clip, store: AudioCache) -> int:
-    return ZEROS if clip.path is None else store.row_of[clip.path]
+    return ZEROS if clip.path is None else store.row_of[clip.path, clip.start_ms]
 
 
 def _to_stderr(line: str) -> None:
     print(line, file=sys.stderr)
 
 
-def decode(paths: Sequence[Path], cache: Path, begins: Callable[[], None] | None = None) -> AudioCache:
-    """One second of each file as int16 at 16 kHz, from the cache where the same files were decoded before.
+def decode(pieces: Sequence[Piece], cache: Path, begins: Callable[[], None] | None = None) -> AudioCache:
+    """Seconds of files as int16 at 16 kHz, from the cache where the same ones were decoded before.
 
     `begins` is called where they were not, before the work.
     """
-    folder = cache / _key(paths)
+    folder = cache / _key(pieces)
     try:
         index, audio = _open(folder)
     except (OSError, ValueError, KeyError):  # not there, or damaged
         shutil.rmtree(folder, ignore_errors=True)
         if begins is not None:
             begins()
-        _build(paths, folder)
+        _build(pieces, folder)
         index, audio = _open(folder)
-    broken = {paths[number]: reason for number, reason in index["broken"]}
-    kept = [path for path in paths if path not in broken]
-    return AudioCache(audio, {path: row for row, path in enumerate(kept)}, broken)
+    broken = {pieces[number]: reason for number, reason in index["broken"]}
+    kept = [piece for piece in pieces if piece not in broken]
+    return AudioCache(
+        audio, {piece: row for row, piece in enumerate(kept)}, {path: reason for (path, _), reason in broken.items()}
+    )
 
 
 def _open(folder: Path) -> tuple[dict[str, list[tuple[int, str]]], npt.NDArray[np.int16]]:
@@ -127,25 +141,26 @@ def _open(folder: Path) -> tuple[dict[str, list[tuple[int, str]]], npt.NDArray[n
     return index, np.load(folder / "audio.npy", mmap_mode="r")
 
 
-def _key(paths: Sequence[Path]) -> str:
+def _key(pieces: Sequence[Piece]) -> str:
     """Changes with any file's path, size or time of change, and with what is stored."""
     digest = hashlib.sha256(f"{FORMAT} {FRONT_END.sample_rate_hz} {FRONT_END.clip_samples}".encode())
-    for path in paths:
+    for path, start_ms in pieces:
         try:
             status = path.stat()
         except OSError:
-            digest.update(f"\n{path.absolute()} absent".encode(errors="surrogateescape"))
+            digest.update(f"\n{path.absolute()} {start_ms} absent".encode(errors="surrogateescape"))
         else:
-            digest.update(f"\n{path.absolute()} {status.st_size} {status.st_mtime_ns}".encode(errors="surrogateescape"))
+            line = f"\n{path.absolute()} {start_ms} {status.st_size} {status.st_mtime_ns}"
+            digest.update(line.encode(errors="surrogateescape"))
     return digest.hexdigest()[:32]
 
 
-def _build(paths: Sequence[Path], folder: Path) -> None:
+def _build(pieces: Sequence[Piece], folder: Path) -> None:
     """Decode everything into a folder beside, then rename it in place."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     scratch = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", suffix=".part", dir=folder.parent))
     try:
-        broken = _decode_all(paths, scratch / "audio.npy")
+        broken = _decode_all(pieces, scratch / "audio.npy")
         (scratch / "index.json").write_text(json.dumps({"broken": broken}))
         try:
             scratch.rename(folder)
@@ -156,15 +171,15 @@ def _build(paths: Sequence[Path], folder: Path) -> None:
         shutil.rmtree(scratch, ignore_errors=True)
 
 
-def _decode_all(paths: Sequence[Path], target: Path) -> list[tuple[int, str]]:
+def _decode_all(pieces: Sequence[Piece], target: Path) -> list[tuple[int, str]]:
     """Write all readable files as rows of one array; returns (number, reason) of the broken ones."""
     broken: list[tuple[int, str]] = []
-    shape = (len(paths), FRONT_END.clip_samples)
+    shape = (len(pieces), FRONT_END.clip_samples)
     header = {"descr": np.lib.format.dtype_to_descr(np.dtype(np.int16)), "fortran_order": False, "shape": shape}
     # Written, not mapped: a full disk is then an OSError, where a mapped page that finds no room kills the process.
     with target.open("wb") as stream, ThreadPoolExecutor(usable_cores()) as pool:
         np.lib.format.write_array_header_1_0(stream, header)
-        for number, result in enumerate(pool.map(_try_read, paths)):
+        for number, result in enumerate(pool.map(_try_read, pieces)):
             if isinstance(result, str):
                 broken.append((number, result))
             else:
@@ -173,9 +188,10 @@ def _decode_all(paths: Sequence[Path], target: Path) -> list[tuple[int, str]]:
     return broken
 
 
-def _try_read(path: Path) -> npt.NDArray[np.int16] | str:
-    """The first second, or why it cannot be read."""
+def _try_read(piece: Piece) -> npt.NDArray[np.int16] | str:
+    """The second, or why it cannot be read."""
+    path, start_ms = piece
     try:
-        return to_int16(first_second(read(path)))
+        return to_int16(first_second(read(path)[start_ms * FRONT_END.sample_rate_hz // 1000 :]))
     except AudioError as error:
         return str(error)

@@ -4,22 +4,24 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["SILENCE", "UNKNOWN", "Clip", "Dataset", "rank"]
+__all__ = ["HELD_OUT_NOISE", "SILENCE", "UNKNOWN", "Clip", "Dataset", "rank"]
 
 UNKNOWN = "unknown"
 SILENCE = "silence"
+HELD_OUT_NOISE = 0.2  # the end of each recording of noise, never trained on
 
 
 @dataclass(frozen=True)
 class Clip:
-    """One example. `path` is None for a clip of digital silence."""
+    """One example: a second of a file. `path` is None for a clip of digital silence."""
 
     path: Path | None
     label: int
     speaker: str | None = None
+    start_ms: int = 0
 
 
 @dataclass(frozen=True)
@@ -32,7 +34,9 @@ class Dataset:
     split_rule: str  # in words: how the splits were made
     licence: str
     source: str
-    notes: tuple[str, ...] = field(default=())
+    notes: tuple[str, ...] = ()
+    spare: tuple[Clip, ...] = ()  # more unknown words of the training speakers, for recipes that want them
+    noise: tuple[Path, ...] = ()  # recordings of noise; the last HELD_OUT_NOISE of each is for validation
 
     def sizes(self) -> dict[str, int]:
         """Clips in each split."""

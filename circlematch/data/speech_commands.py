@@ -3,7 +3,8 @@
 The official lists decide the split; where a list is missing, so does the rule that made it (a hash of the speaker).
 Unknown words come from the same split as the keywords, chosen by `rank`, which is the same on every machine.
 Silence is digital zero, as in the paper; Google's 12-class test archive, whose silence is real noise, is a split of
-its own ("archive"), and so is the same archive with digital silence ("archive-zero").
+its own ("archive"), and so is the same archive with digital silence ("archive-zero"). "validation-noise" is the
+validation split with real noise for silence, from the end of each noise recording.
 """
 
 from __future__ import annotations
@@ -12,9 +13,10 @@ import hashlib
 from math import ceil
 from pathlib import Path
 
-from circlematch.audio import SUFFIXES
-from circlematch.data.dataset import SILENCE, UNKNOWN, Clip, Dataset, rank
-from circlematch.errors import DatasetError
+from circlematch.audio import SUFFIXES, duration
+from circlematch.config import FRONT_END
+from circlematch.data.dataset import HELD_OUT_NOISE, SILENCE, UNKNOWN, Clip, Dataset, rank
+from circlematch.errors import AudioError, DatasetError
 
 __all__ = ["KEYWORDS", "LABELS", "read_archive", "read_speech_commands", "speaker_of", "split_of_speaker"]
 
@@ -22,6 +24,8 @@ KEYWORDS = ("yes", "no", "up", "down", "left", "right", "on", "off", "stop", "go
 LABELS = (*KEYWORDS, UNKNOWN, SILENCE)
 BACKGROUND_SHARE = 0.1  # unknown and silence, each, as a share of the keywords
 LISTS = {"validation": "validation_list.txt", "test": "testing_list.txt"}
+NOISE = "_background_noise_"
+NOISE_STEP_MS = 250  # between two clips of held-out noise
 HASH_RANGE = 2**27  # buckets of the official rule
 LICENCE = "CC BY 4.0"
 SOURCE = "Speech Commands, Pete Warden, Google, 2018 (arXiv:1804.03209)"
@@ -61,14 +65,49 @@ def read_speech_commands(root: Path, name: str, archive: Path | None = None) -> 
             key = f"{word}/{path.stem}"  # without the suffix, so that a copy in FLAC is the same set
             by_split[_split_of(key, lists)][key] = path
     splits = {split: _twelve_classes(members) for split, members in by_split.items()}
-    notes = tuple(filter(None, (_too_few_unknown(split, clips) for split, clips in splits.items())))
+    taken = {clip.path for clip in splits["train"]}
+    spare = tuple(
+        Clip(path, LABELS.index(UNKNOWN), speaker_of(key))
+        for key, path in sorted(by_split["train"].items())
+        if key.split("/")[0] not in KEYWORDS and path not in taken
+    )
+    noise, unreadable = _noise(root / NOISE)
+    if noise:
+        splits["validation-noise"] = _with_noise(splits["validation"], noise)
+    notes = (*filter(None, (_too_few_unknown(split, clips) for split, clips in splits.items())), *unreadable)
     if archive is not None:
         splits["archive"] = read_archive(archive)
         splits["archive-zero"] = tuple(
             Clip(None, clip.label) if LABELS[clip.label] == SILENCE else clip for clip in splits["archive"]
         )
     rule = "official lists" if len(lists) == len(LISTS) else "hash of the speaker (a list is missing)"
-    return Dataset(name, LABELS, splits, rule, LICENCE, SOURCE, notes)
+    return Dataset(name, LABELS, splits, rule, LICENCE, SOURCE, notes, spare, tuple(noise))
+
+
+def _noise(folder: Path) -> tuple[dict[Path, float], list[str]]:
+    """The recordings of noise with their seconds, and what to say of those that cannot be read."""
+    seconds: dict[Path, float] = {}
+    notes: list[str] = []
+    for path in _recordings(folder) if folder.is_dir() else ():
+        try:
+            seconds[path] = duration(path)
+        except AudioError as error:
+            notes.append(f"left out: {error}")
+    return seconds, notes
+
+
+def _with_noise(clips: tuple[Clip, ...], noise: dict[Path, float]) -> tuple[Clip, ...]:
+    """The same split with real noise for silence, from the part of the recordings that is never trained on."""
+    places = []
+    for path, seconds in noise.items():
+        duration_ms = int(1000 * seconds)
+        first, last = ceil((1 - HELD_OUT_NOISE) * duration_ms), duration_ms - FRONT_END.clip_ms
+        places += [Clip(path, LABELS.index(SILENCE), start_ms=start) for start in range(first, last, NOISE_STEP_MS)]
+    silent = [number for number, clip in enumerate(clips) if clip.path is None]
+    if not places:
+        return clips
+    chosen = {number: places[(index * len(places)) // len(silent)] for index, number in enumerate(silent)}
+    return tuple(chosen.get(number, clip) for number, clip in enumerate(clips))
 
 
 def _too_few_unknown(split: str, clips: tuple[Clip, ...]) -> str:

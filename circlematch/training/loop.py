@@ -8,26 +8,53 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from circlematch.config import Recipe
 from circlematch.data.augment import Augmenter
 from circlematch.data.cache import ClipSet
+from circlematch.data.epoch import EpochSampler
 from circlematch.evaluation import predict_all
 from circlematch.training.checkpoint import Epoch
 from circlematch.training.schedule import one_cycle
 from circlematch.training.step import Batch, Step
 from circlematch.training.watch import Watcher
 
-__all__ = ["accuracy", "train"]
+__all__ = ["Lessons", "accuracy", "train"]
+
+
+@dataclass(frozen=True)
+class Lessons:
+    """What is learned from: the batches of each epoch."""
+
+    clips: ClipSet
+    sampler: EpochSampler
+    augmenter: Augmenter
+    batch_size: int
+    seed: int
+
+    @property
+    def size(self) -> int:
+        """Clips in an epoch."""
+        return self.sampler.size
+
+    def batches(self, epoch: int) -> Iterator[Batch]:
+        """The clips of an epoch in a shuffled order; the last batch may be smaller."""
+        generator = np.random.default_rng([self.seed, epoch])
+        order = self.sampler.draw(generator)
+        for index, start in enumerate(range(0, len(order), self.batch_size)):
+            chosen = order[start : start + self.batch_size]
+            rows = self.clips.rows[chosen]
+            plan = self.augmenter.plan(rows, generator)
+            yield Batch(self.clips.audio, rows, self.clips.labels[chosen], plan, seed=(self.seed, epoch, index))
 
 
 def train(
     step: Step,
     recipe: Recipe,
-    seed: int,
-    training: ClipSet,
+    lessons: Lessons,
     validation: ClipSet,
     history: Sequence[Epoch],
     watchers: Sequence[Watcher],
@@ -37,10 +64,9 @@ def train(
     done = list(history)
     if not done:
         keep(done)
-    augmenter = Augmenter(recipe.augmentation, seed)
     for number in range(len(done), recipe.epochs):
         began = time.perf_counter()
-        loss, rate = _epoch(step, recipe, seed, number, training, augmenter, watchers)
+        loss, rate = _epoch(step, recipe, lessons, number, watchers)
         right = accuracy(step, validation)
         done.append(Epoch(loss, right, time.perf_counter() - began))
         keep(done)
@@ -50,34 +76,18 @@ def train(
 
 
 def _epoch(
-    step: Step,
-    recipe: Recipe,
-    seed: int,
-    number: int,
-    training: ClipSet,
-    augmenter: Augmenter,
-    watchers: Sequence[Watcher],
+    step: Step, recipe: Recipe, lessons: Lessons, number: int, watchers: Sequence[Watcher]
 ) -> tuple[float, float]:
-    """Learn from every clip once; returns the mean loss and the last learning rate."""
-    batches_per_epoch = -(-len(training) // recipe.batch_size)
+    """Learn from every clip of the epoch; returns the mean loss and the last learning rate."""
+    batches_per_epoch = -(-lessons.size // recipe.batch_size)
     total, learned, rate = 0.0, 0, 0.0
-    for index, batch in enumerate(_batches(training, recipe.batch_size, seed, number, augmenter)):
+    for index, batch in enumerate(lessons.batches(number)):
         rate = one_cycle(number * batches_per_epoch + index, recipe.epochs * batches_per_epoch, recipe)
         total += step.learn(batch, rate) * len(batch.labels)
         learned += len(batch.labels)
         for watcher in watchers:
-            watcher.batch(number, learned, len(training), total / learned)
+            watcher.batch(number, learned, lessons.size, total / learned)
     return total / learned, rate
-
-
-def _batches(clips: ClipSet, size: int, seed: int, epoch: int, augmenter: Augmenter) -> Iterator[Batch]:
-    """All clips in a shuffled order; the last batch may be smaller."""
-    generator = np.random.default_rng([seed, epoch])
-    order = generator.permutation(len(clips))
-    for index, start in enumerate(range(0, len(order), size)):
-        chosen = order[start : start + size]
-        plan = augmenter.plan(len(chosen), generator)
-        yield Batch(clips.audio, clips.rows[chosen], clips.labels[chosen], plan, seed=(seed, epoch, index))
 
 
 def accuracy(step: Step, clips: ClipSet) -> float:

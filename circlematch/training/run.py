@@ -20,16 +20,20 @@ from typing import Any
 import numpy as np
 
 from circlematch._version import __version__
+from circlematch.audio import read
 from circlematch.config import Network, Recipe, to_dict
+from circlematch.data.augment import Augmenter
 from circlematch.data.cache import ClipSet, load_split
-from circlematch.data.dataset import Dataset
+from circlematch.data.dataset import HELD_OUT_NOISE, Dataset
+from circlematch.data.epoch import EpochSampler
+from circlematch.data.noise import NoisePool, make_pool
 from circlematch.errors import UsageError, require
 from circlematch.evaluation import Report, evaluate
 from circlematch.files import locked, write_json
 from circlematch.model import Card, write_model
 from circlematch.training import STEPS
 from circlematch.training.checkpoint import Checkpoint, Epoch, read_checkpoint, write_checkpoint
-from circlematch.training.loop import train
+from circlematch.training.loop import Lessons, train
 from circlematch.training.native_step import NativeStep, why_not_native
 from circlematch.training.step import Step
 from circlematch.training.watch import Terminal, Watcher, tensorboard_if_installed
@@ -86,7 +90,11 @@ def _perform(run: Run, resume: bool, watchers: Sequence[Watcher] | None, say: Ca
     say(f"step: {step.name}")
     if checkpoint is not None:
         step.restore(checkpoint.weights, checkpoint.state)
-    training, validation = load_split(run.dataset, "train"), load_split(run.dataset, "validation")
+    training = load_split(run.dataset, "train", spare=run.recipe.unknown_share is not None)
+    validation = load_split(run.dataset, "validation")
+    sampler = EpochSampler(training, run.dataset.labels, run.recipe)
+    augmenter = Augmenter(run.recipe.augmentation, _noise_pool(run))
+    lessons = Lessons(training, sampler, augmenter, run.recipe.batch_size, run.seed)
     if watchers is None:
         watchers = [Terminal(run.recipe.epochs), *tensorboard_if_installed(run.folder / "tensorboard")]
 
@@ -95,8 +103,16 @@ def _perform(run: Run, resume: bool, watchers: Sequence[Watcher] | None, say: Ca
         write_checkpoint(run.folder / CHECKPOINT, Checkpoint(card, step.weights(), step.state(), tuple(history)))
 
     history = checkpoint.history if checkpoint is not None else ()
-    epochs = train(step, run.recipe, run.seed, training, validation, history, watchers, keep)
+    epochs = train(step, run.recipe, lessons, validation, history, watchers, keep)
     return _finish(run, step, epochs, {"train": training, "validation": validation})
+
+
+def _noise_pool(run: Run) -> NoisePool:
+    """White noise; where the recipe wants other noise, that of the dataset's recordings which is not held out, too."""
+    if not run.recipe.augmentation.coloured:
+        return make_pool(run.seed)
+    recordings = [read(path) for path in run.dataset.noise]
+    return make_pool(run.seed, [samples[: int((1 - HELD_OUT_NOISE) * samples.size)] for samples in recordings])
 
 
 def _starting_point(run: Run, resume: bool) -> Checkpoint | None:

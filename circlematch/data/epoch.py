@@ -1,0 +1,40 @@
+"""Which clips an epoch hears.
+
+The paper's: every clip of the split once. A recipe may ask for more of the background instead: then each epoch hears
+every keyword once, and its own draw of the unknown words and of silence.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from circlematch.config import Recipe
+from circlematch.data.cache import ClipSet
+from circlematch.data.dataset import SILENCE, UNKNOWN
+
+__all__ = ["EpochSampler"]
+
+
+class EpochSampler:
+    """Draws the clips of an epoch, as indices into `clips`, in the order in which they are heard."""
+
+    def __init__(self, clips: ClipSet, labels: tuple[str, ...], recipe: Recipe) -> None:
+        of = {label: np.flatnonzero(clips.labels == number) for number, label in enumerate(labels)}
+        base = np.ones(len(clips), dtype=bool)
+        base[len(clips) - clips.spare :] = False
+        keywords = sum(len(where) for label, where in of.items() if label not in (UNKNOWN, SILENCE))
+        self.drawn: list[tuple[npt.NDArray[np.int64], int]] = []  # (from which, how many)
+        for label, share in ((UNKNOWN, recipe.unknown_share), (SILENCE, recipe.silence_share)):
+            if share is not None and label in of and of[label].size:
+                base[of[label]] = False
+                self.drawn.append((of[label], round(share * keywords)))
+        self.always = np.flatnonzero(base)
+        self.size = len(self.always) + sum(count for _, count in self.drawn)
+
+    def draw(self, generator: np.random.Generator) -> npt.NDArray[np.int64]:
+        """The next epoch."""
+        parts = [self.always]
+        for where, count in self.drawn:
+            parts.append(generator.choice(where, count, replace=count > len(where)))
+        return generator.permutation(np.concatenate(parts)) if self.drawn else generator.permutation(self.always)
