@@ -8,7 +8,7 @@
 /* Where the compiler can build a function for several x86-64 levels and choose when the program starts, let it.
  * Products and sums are never contracted (-ffp-contract=off), so every level gives the same bits. */
 #if defined(__x86_64__) && defined(__GLIBC__) && defined(__GNUC__) && !defined(__clang__) && __GNUC__ >= 12 \
-    && !defined(__SANITIZE_ADDRESS__)
+    && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 #define CM_DISPATCH __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
 #else
 #define CM_DISPATCH

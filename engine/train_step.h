@@ -632,8 +632,9 @@ static void learn_backward(cm_train *train, worker_state *worker, const real *pa
     EACH_CHUNK(chunk)
         backward_depthwise(train, worker, parameters, chunk);
     meet(train);
-    norm_backward_of_map(train, worker, &norms[NORM_CONV], train->at.conv, parameters + train->at.conv, PATCH,
-                         worker->conv_sums);
+    if (worker->thread == 0)  /* it changes the weights from here on: the others must not read them any more */
+        norm_backward_of_map(train, worker, &norms[NORM_CONV], train->at.conv, parameters + train->at.conv, PATCH,
+                             worker->conv_sums);
 }
 
 static void learn(cm_train *train, cm_train_memory *memory, cm_train_batch *batch, int thread)

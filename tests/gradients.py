@@ -1,0 +1,276 @@
+"""The C training step built alone, in float or double, beside PyTorch's autograd and AdamW on the same batch."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+import torch
+from cffi import FFI
+from torch.nn import functional
+
+from circlematch.config import FRONT_END, Network, Recipe, ablated
+from circlematch.nn import CircleMatch
+from circlematch.parameters import buffer_shapes, parameter_shapes
+from circlematch.training.native_step import _config
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+COMPILER = os.environ.get("CC") or shutil.which("cc") or shutil.which("gcc") or ""
+SEED = 12345
+FRAMES = FRONT_END.clip_frames
+
+Arrays = dict[str, npt.NDArray[np.float64]]
+
+needs_compiler = pytest.mark.skipif(not COMPILER, reason="no C compiler")
+
+
+@dataclass(frozen=True)
+class Engine:
+    """The training sources as a library of their own, with CM_REAL = `real`."""
+
+    real: str
+    ffi: Any
+    lib: Any
+
+    @property
+    def dtype(self) -> type[np.floating[Any]]:
+        return np.float64 if self.real == "double" else np.float32
+
+    def pointer(self, array: npt.NDArray[Any]) -> Any:
+        return self.ffi.from_buffer(f"{self.real}[]", array)
+
+
+@cache
+def declarations() -> Any:
+    """engine/build.py as a module: it knows the sources and what they declare."""
+    spec = importlib.util.spec_from_file_location("engine_build", REPOSITORY / "engine" / "build.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def compiled(real: str, sources: Sequence[Path], library: Path, flags: Sequence[str]) -> Engine:
+    """Sources, or objects, as a library."""
+    define = ["-DCM_REAL=double"] if real == "double" else []
+    flags = ["-std=c99", "-ffp-contract=off", "-Wno-psabi", "-shared", "-fPIC", *flags, *define]
+    subprocess.run([COMPILER, *flags, *map(str, sources), "-o", str(library), "-lm", "-pthread"], check=True)
+    ffi, build = FFI(), declarations()
+    ffi.cdef(build.FRONT_END.replace("typedef struct { ...; } cm_front_end_work;", "typedef void cm_front_end_work;"))
+    ffi.cdef(build.TRAIN.replace("real", real))
+    return Engine(real, ffi, ffi.dlopen(str(library)))
+
+
+@cache
+def engine(real: str, folder: Path) -> Engine:
+    """All levels of the step, as they are shipped."""
+    build = declarations()
+    sources = [REPOSITORY / source for source in build.FRONT_END_SOURCES + build.TRAIN_SOURCES]
+    return compiled(real, sources, folder / f"train_{real}.so", ["-O2"])
+
+
+def away_from_the_start(network: Network) -> CircleMatch:
+    """A network in double precision whose norms, biases and scalars are not at their special first values."""
+    generator = torch.Generator().manual_seed(1)
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        model = CircleMatch(config=network).double()
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if "norm" in name or "bias" in name or "log_" in name:
+                parameter += 0.2 * torch.randn(parameter.shape, generator=generator, dtype=torch.double)
+    return model
+
+
+def pictures(count: int) -> npt.NDArray[np.float64]:
+    """Something like log-mel pictures, some of them partly or wholly silent."""
+    generator = np.random.default_rng(0)
+    out = np.abs(generator.standard_normal((count, 32, FRAMES))) * 4
+    out[: count // 3, :, : FRAMES // 2] = 0
+    out[0] = 0
+    return out
+
+
+class NativeRun:
+    """The C step on the weights of a model."""
+
+    def __init__(self, built: Engine, model: CircleMatch, recipe: Recipe) -> None:
+        self.built, self.network = built, model.config
+        ffi, lib = built.ffi, built.lib
+        self.config = ffi.new("cm_train_config *", _config(model.config, recipe, 1))
+        self.block = np.zeros(lib.cm_train_size(self.config), np.uint8)
+        self.train = lib.cm_train_open(self.config, ffi.from_buffer(self.block))
+        state = {name: tensor.numpy().ravel() for name, tensor in model.state_dict().items()}
+        self.arrays = {
+            "parameters": np.concatenate([state[name] for name in parameter_shapes(model.config)]).astype(built.dtype),
+            "running": np.concatenate([state[name] for name in buffer_shapes(model.config)]).astype(built.dtype),
+        }
+        for name in ("first_moment", "second_moment"):
+            self.arrays[name] = np.zeros_like(self.arrays["parameters"])
+        self.memory = ffi.new("cm_train_memory *", {name: built.pointer(array) for name, array in self.arrays.items()})
+
+    def learn(
+        self, given: npt.NDArray[np.float64], labels: npt.NDArray[np.int64], seed: int, rate: float
+    ) -> tuple[float, Arrays]:
+        """Loss and gradients by name of one step; with rate 0 the weights stay as they are."""
+        ffi = self.built.ffi
+        gradients = np.zeros(self.arrays["parameters"].size)
+        images, classes = given.astype(self.built.dtype), labels.astype(np.int32)
+        batch = ffi.new("cm_train_batch *")
+        batch.pictures, batch.labels = self.built.pointer(images), ffi.from_buffer("int32_t[]", classes)
+        batch.examples, batch.seed, batch.gradients = len(labels), seed, ffi.from_buffer("double[]", gradients)
+        batch.learning_rate = rate
+        self.built.lib.cm_train_learn(self.train, self.memory, batch, 0)
+        return batch.loss, named(gradients, parameter_shapes(self.network))
+
+    def mask(self, examples: int, seed: int) -> npt.NDArray[np.float64]:
+        """The dropout that a step with this seed applies."""
+        out = np.zeros((examples, self.network.width, FRAMES), self.built.dtype)
+        self.built.lib.cm_train_dropout(self.config, seed, examples, self.built.pointer(out))
+        return out.astype(np.float64)
+
+    def remembered(self) -> Arrays:
+        """All that a step changes, by name."""
+        parameters, buffers = parameter_shapes(self.network), buffer_shapes(self.network)
+        out = named(self.arrays["parameters"], parameters) | named(self.arrays["running"], buffers)
+        for moment in ("first_moment", "second_moment"):
+            out |= {f"{moment} of {name}": array for name, array in named(self.arrays[moment], parameters).items()}
+        return out
+
+    def close(self) -> None:
+        self.built.lib.cm_train_close(self.train)
+
+
+def named(flat: npt.NDArray[Any], shapes: dict[str, tuple[int, ...]]) -> Arrays:
+    """A flat array cut into its tensors, each still flat."""
+    ends = np.cumsum([int(np.prod(shape)) for shape in shapes.values()])[:-1]
+    return dict(zip(shapes, np.split(flat, ends), strict=True))
+
+
+def native_gradients(
+    built: Engine, model: CircleMatch, recipe: Recipe, given: npt.NDArray[np.float64], labels: npt.NDArray[np.int64]
+) -> tuple[float, Arrays, npt.NDArray[np.float64]]:
+    """Loss, gradients by name, and the dropout mask of one batch."""
+    run = NativeRun(built, model, replace(recipe, batch_size=len(labels)))
+    loss, gradients = run.learn(given, labels, SEED, 0)
+    mask = run.mask(len(labels), SEED)
+    run.close()
+    return loss, gradients, mask
+
+
+def torch_gradients(
+    model: CircleMatch,
+    recipe: Recipe,
+    given: torch.Tensor,
+    labels: npt.NDArray[np.int64],
+    mask: npt.NDArray[np.float64],
+) -> tuple[float, Arrays]:
+    """The same by autograd, with the mask in place of dropout."""
+    model.train()
+    model.zero_grad()
+    scores = model.head(model.encoder(given) * torch.from_numpy(mask).to(given.dtype))
+    loss = functional.cross_entropy(scores, torch.from_numpy(labels), label_smoothing=recipe.label_smoothing)
+    loss.backward()
+    zeros = torch.zeros(())
+    return loss.item(), {
+        name: (zeros.expand(p.shape) if p.grad is None else p.grad).double().numpy().ravel()
+        for name, p in model.named_parameters()
+    }
+
+
+def difference(ours: Arrays, theirs: Arrays) -> dict[str, float]:
+    """Largest difference in each tensor, relative to its largest number."""
+    return {
+        name: float(np.abs(ours[name] - theirs[name]).max() / max(np.abs(theirs[name]).max(), 1e-12)) for name in theirs
+    }
+
+
+class Case(NamedTuple):
+    """A network and a batch for it."""
+
+    ablation: str
+    width: int
+    classes: int
+    examples: int
+
+    @property
+    def network(self) -> Network:
+        return ablated(Network(width=self.width, classes=self.classes), self.ablation)
+
+    @property
+    def labels(self) -> npt.NDArray[np.int64]:
+        return np.arange(self.examples) % self.classes
+
+
+@cache
+def truth(case: Case, mask_of: Engine) -> tuple[float, Arrays]:
+    """Loss and gradients of a case by autograd in double precision, with the dropout that `mask_of` draws."""
+    model = away_from_the_start(case.network)
+    run = NativeRun(mask_of, model, Recipe())
+    mask = run.mask(case.examples, SEED)
+    run.close()
+    return torch_gradients(model, Recipe(), torch.from_numpy(pictures(case.examples)), case.labels, mask)
+
+
+def gradient_errors(built: Engine, case: Case, mask_of: Engine | None = None) -> dict[str, float]:
+    """How far the loss and every gradient of the C step are from autograd's."""
+    loss, ours, _ = native_gradients(
+        built, away_from_the_start(case.network), Recipe(), pictures(case.examples), case.labels
+    )
+    expected, theirs = truth(case, mask_of or built)
+    return {"loss": abs(loss / expected - 1)} | difference(ours, theirs)
+
+
+STEPS = 3
+STEP_RATE = 0.05
+STEP_RECIPE = Recipe(weight_decay=0.1, epsilon=1e-3, beta1=0.8, beta2=0.9)  # so that every term counts
+
+
+@cache
+def trained(case: Case, mask_of: Engine) -> Arrays:
+    """What AdamW of PyTorch makes of a case in a few steps: weights, running statistics and moments."""
+    recipe, model = STEP_RECIPE, away_from_the_start(case.network)
+    run = NativeRun(mask_of, model, recipe)
+    given = torch.from_numpy(pictures(case.examples))
+    optimiser = torch.optim.AdamW(
+        model.parameters(),
+        lr=STEP_RATE,
+        betas=(recipe.beta1, recipe.beta2),
+        eps=recipe.epsilon,
+        weight_decay=recipe.weight_decay,
+    )
+    for step in range(STEPS):
+        torch_gradients(model, recipe, given, case.labels, run.mask(case.examples, step))
+        optimiser.step()
+    run.close()
+    state = {name: tensor.numpy().ravel() for name, tensor in model.state_dict().items()}
+    out = {name: state[name] for name in (*parameter_shapes(case.network), *buffer_shapes(case.network))}
+    for ours, theirs in (("first_moment", "exp_avg"), ("second_moment", "exp_avg_sq")):
+        out |= {f"{ours} of {name}": optimiser.state[p][theirs].numpy().ravel() for name, p in model.named_parameters()}
+    return out
+
+
+def step_errors(built: Engine, case: Case, mask_of: Engine | None = None) -> dict[str, float]:
+    """How far all that a few steps of the C step change is from what PyTorch makes of it."""
+    run = NativeRun(built, away_from_the_start(case.network), replace(STEP_RECIPE, batch_size=case.examples))
+    for step in range(STEPS):
+        run.learn(pictures(case.examples), case.labels, step, STEP_RATE)
+    ours = run.remembered()
+    run.close()
+    return difference(ours, trained(case, mask_of or built))
+
+
+def worst(errors: dict[str, float]) -> tuple[float, str]:
+    """The largest error and what it is of. NaN counts as the largest of all."""
+    return max(((float("inf") if np.isnan(error) else error), name) for name, error in errors.items())
