@@ -2,6 +2,7 @@
 #
 #   make demo    train a model on synthesised words and use it        (sets up everything it needs)
 #   make test    lint, types and all tests                            (sets up everything it needs)
+#   make mutants change every term of the backward pass by 1 %, one by one; the gradient test must notice each
 
 PYTHON ?= python3
 VENV   ?= .venv
@@ -11,11 +12,11 @@ ENGINE := $(wildcard engine/*.c engine/*.h) engine/build.py
 
 export OMP_NUM_THREADS ?= $(shell nproc 2>/dev/null || sysctl -n hw.ncpu)
 
-.PHONY: help demo test lint format types tables readme clean
+.PHONY: help demo test mutants lint format types tables readme clean
 .DEFAULT_GOAL := help
 
 help:
-	@sed -n '3,4s/^# *//p' Makefile
+	@sed -n '3,5s/^# *//p' Makefile
 
 $(BIN)/python:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "CircleMatch needs Python 3.11 or newer: make PYTHON=python3.12 …")'
@@ -35,6 +36,9 @@ demo: $(VENV)/.demo
 
 test: lint types
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto
+
+mutants: $(VENV)/.dev
+	CIRCLEMATCH_MUTANTS=all OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto tests/test_backward_terms.py
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .

@@ -1,0 +1,99 @@
+"""The gradient test is as sharp as it says: it fails when any single term of the backward pass is 1 % too large.
+
+A few of the terms are tried with every run of the tests; `make mutants` tries all of them.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from backward_terms import (
+    FORWARD_STATEMENTS,
+    OF_THE_STEP,
+    OTHER_FUNCTIONS,
+    TERMS,
+    Mutant,
+    arithmetic,
+    functions,
+    mutants,
+    pattern,
+    unmarked,
+)
+from gradients import COMPILER, REPOSITORY, Case, Engine, compiled, gradient_errors, needs_compiler, step_errors, worst
+
+ENGINE = REPOSITORY / "engine"
+ALL = os.environ.get("CIRCLEMATCH_MUTANTS") == "all"
+STRIDE = 23  # one term in so many is always tried
+CASES = [Case(ablation, 8, 4, 37) for ablation in ("full", "dense-bands", "mean-pooling")]
+FLAGS = ["-O1", "-DCM_BASE_ONLY"]
+
+not_always = pytest.mark.skipif(not ALL, reason="one of the many terms that only `make mutants` tries")
+TRIED = [
+    pytest.param(mutant, id=str(mutant), marks=[not_always] if number % STRIDE else [])
+    for number, mutant in enumerate(mutants())
+]
+
+
+@pytest.fixture(scope="session")
+def unchanged(tmp_path_factory: pytest.TempPathFactory) -> tuple[Engine, list[Path]]:
+    """The step as it is, and the objects that it shares with all mutants."""
+    folder, objects = tmp_path_factory.mktemp("unchanged"), []
+    for name in ("front_end", "train"):
+        objects.append(folder / f"{name}.o")
+        compile_ = [COMPILER, "-std=c99", "-fPIC", "-Wno-psabi", *FLAGS, "-DCM_REAL=double", "-c"]
+        subprocess.run([*compile_, str(ENGINE / f"{name}.c"), "-o", str(objects[-1])], check=True)
+    step = ENGINE / "train_base.c"
+    return compiled("double", [step, *objects], folder / "unchanged.so", FLAGS), objects
+
+
+@needs_compiler
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.ablation)
+def test_without_a_change_there_is_no_difference(unchanged: tuple[Engine, list[Path]], case: Case) -> None:
+    built, _ = unchanged
+    assert worst(gradient_errors(built, case))[0] < 1e-8
+    assert worst(step_errors(built, case))[0] < 1e-8
+
+
+@needs_compiler
+@pytest.mark.parametrize("mutant", TRIED)
+def test_a_term_that_is_one_percent_too_large_is_noticed(
+    unchanged: tuple[Engine, list[Path]], tmp_path: Path, mutant: Mutant
+) -> None:
+    original, objects = unchanged
+    folder = tmp_path / "engine"
+    shutil.copytree(ENGINE, folder, ignore=shutil.ignore_patterns("*.py", "__pycache__"))
+    (folder / mutant.file).write_text(mutant.source(ENGINE))
+    built = compiled("double", [folder / "train_base.c", *objects], tmp_path / "mutant.so", FLAGS)
+    noticed = []
+    for case in CASES:
+        if mutant.function in OF_THE_STEP:
+            errors = step_errors(built, case, original)
+        else:
+            errors = gradient_errors(built, case, original)
+            assert errors.pop("loss") < 1e-12, "this is a term of the forward pass"
+        noticed.append(worst(errors)[0] > 1e-8)
+        if noticed[-1]:
+            break
+    assert any(noticed), f"scaled by 1 %, nothing notices:\n{mutant.changed}"
+
+
+def test_every_term_stands_once_in_its_function() -> None:
+    for mutant in mutants():
+        body = functions((ENGINE / mutant.file).read_text())[mutant.function]
+        assert len(pattern(mutant.statement).findall(body)) == 1, mutant
+
+
+@pytest.mark.parametrize("file", TERMS)
+def test_every_computation_on_the_way_back_is_listed(file: str) -> None:
+    """A new function, or a new statement in a function of the backward pass, must be put on one of the lists."""
+    found = functions((ENGINE / file).read_text())
+    assert found.keys() == TERMS[file].keys() | set(OTHER_FUNCTIONS[file].split())
+    for function, statements in TERMS[file].items():
+        known = [*map(unmarked, statements), *FORWARD_STATEMENTS.get(function, [])]
+        assert all(pattern(one).search(found[function]) for one in known), function
+        for statement in arithmetic(found[function]):
+            assert any(statement in one or one in statement for one in known), (function, statement)
