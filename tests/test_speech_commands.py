@@ -269,6 +269,47 @@ def test_background_noise_is_never_a_word(tmp_path: Path) -> None:
     }
 
 
+# ---- noise and spare words ---------------------------------------------------------------------------------
+
+
+def test_validation_with_noise_takes_its_silence_from_the_end_of_the_recordings(tmp_path: Path) -> None:
+    root = speech_commands(tmp_path / "set", [*names(TRAIN), *names(VALIDATION)])
+    (root / "_background_noise_" / "pink_noise.wav").unlink()
+    for number in range(2):  # ten seconds whose samples tell their second and their recording
+        seconds = np.repeat(np.arange(1, 11, dtype=np.int16) * 100 + number, 16_000)
+        write_sound(root / "_background_noise_" / f"{number}.wav", seconds)
+    for word in KEYWORDS:
+        write_sound(root / word / f"{VALIDATION}_nohash_0.wav", tone(440))
+    dataset = read_speech_commands(root, "gsc1")
+    plain, noisy = dataset.splits["validation"], dataset.splits["validation-noise"]
+    assert [clip.label for clip in noisy] == [clip.label for clip in plain]
+    assert [clip for clip in noisy if clip.label != SILENCE] == [clip for clip in plain if clip.label != SILENCE]
+    silent = [clip for clip in noisy if clip.label == SILENCE]
+    assert silent
+    assert all(clip.path in dataset.noise and 8_000 <= clip.start_ms <= 9_000 for clip in silent)
+    clips = load_split(dataset, "validation-noise", tmp_path / "cache", say=lambda line: None)
+    heard = clips.clips(np.flatnonzero(clips.labels == SILENCE))
+    assert set(np.unique(heard) // 100) <= {9, 10}  # the last two seconds, never the eight that train
+
+
+def test_spare_words_are_all_other_unknown_words_of_the_training_speakers(tmp_path: Path) -> None:
+    dataset = read_speech_commands(speech_commands(tmp_path, [*names(TRAIN), *names(VALIDATION)]), "gsc1")
+    chosen = {clip.path for clip in dataset.splits["train"] if clip.label == UNKNOWN}
+    spare = {clip.path for clip in dataset.spare}
+    assert len(dataset.spare) == len(spare) > 0
+    assert not spare & chosen
+    assert {path.parent.name for path in (spare | chosen) if path} == set(OTHERS)
+    assert {clip.speaker for clip in dataset.spare} == {TRAIN}
+    assert {clip.label for clip in dataset.spare} == {UNKNOWN}
+
+
+def test_noise_that_cannot_be_read_is_left_out_and_named(tmp_path: Path) -> None:
+    dataset = read_speech_commands(speech_commands(tmp_path, names(TRAIN)), "gsc1")
+    assert dataset.noise == ()
+    assert "validation-noise" not in dataset.splits
+    assert any("pink_noise.wav cannot be read" in note for note in dataset.notes)
+
+
 # ---- exact sizes -------------------------------------------------------------------------------------------
 
 SIZES = {  # as published: keywords in the split, unknown words and silence each, all clips

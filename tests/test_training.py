@@ -12,15 +12,18 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from layouts import speech_commands, tone, write_sound
 
 import circlematch
-from circlematch.config import Network, Recipe
+from circlematch.config import Augmentation, Network, Recipe
 from circlematch.data.augment import Augmenter
 from circlematch.data.cache import ClipSet, load_split
 from circlematch.data.epoch import EpochSampler
 from circlematch.data.folder import read_folder
 from circlematch.data.noise import make_pool
+from circlematch.data.speech_commands import KEYWORDS, read_speech_commands
 from circlematch.errors import DamagedFileError, UsageError
+from circlematch.files import locked
 from circlematch.parameters import Tensors
 from circlematch.safetensors import read_safetensors
 from circlematch.training.checkpoint import Epoch, read_checkpoint
@@ -270,3 +273,31 @@ def test_a_killed_process_resumes_to_the_same_bits(
     subprocess.run(resume, check=True, capture_output=True, env=environment)
     first, second = (circlematch.load(tmp_path / name / MODEL).tensors for name in ("whole", "cut"))
     assert same(first, second)
+
+
+def test_two_processes_cannot_train_in_one_folder(words: Path, tmp_path: Path) -> None:
+    with locked(tmp_path / "run"), pytest.raises(UsageError, match="another process trains"):
+        quietly(a_run(words, tmp_path / "run"))
+
+
+def test_a_recipe_with_coloured_noise_and_fresh_unknown_words_trains_and_resumes(tmp_path: Path) -> None:
+    """On the layout of Speech Commands, whose noise and spare words only such a recipe touches."""
+    root = speech_commands(tmp_path / "set", ())
+    (root / "_background_noise_" / "pink_noise.wav").unlink()
+    write_sound(root / "_background_noise_" / "hum.wav", tone(100, seconds=8))
+    for number, word in enumerate((*KEYWORDS, "bed", "cat")):
+        for speaker in ("00176480", "026290a7", "0c40e715"):
+            write_sound(root / word / f"{speaker}_nohash_0.wav", tone(200 + 100 * number, seconds=0.5))
+    noisy = Augmentation(coloured_speech=0.5, coloured_silence=0.75)
+    recipe = Recipe(epochs=2, batch_size=8, unknown_share=0.2, silence_share=0.2, augmentation=noisy)
+    run = Run(read_speech_commands(root, "gsc1"), Network(width=4, classes=12), recipe, 0, tmp_path / "whole")
+    whole = quietly(run)
+    assert whole.record["clips_per_epoch"] == 10 + 2 + 2
+
+    parts = replace(run, folder=tmp_path / "parts")
+    with pytest.raises(KeyboardInterrupt):
+        quietly(parts, watchers=(StopAfter(1),))
+    resumed = quietly(parts, resume=True)
+    assert resumed.record["weights_sha256"] == whole.record["weights_sha256"]
+    plain = quietly(replace(run, recipe=Recipe(epochs=2, batch_size=8), folder=tmp_path / "plain"))
+    assert plain.record["weights_sha256"] != whole.record["weights_sha256"]

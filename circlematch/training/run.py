@@ -104,7 +104,7 @@ def _perform(run: Run, resume: bool, watchers: Sequence[Watcher] | None, say: Ca
 
     history = checkpoint.history if checkpoint is not None else ()
     epochs = train(step, run.recipe, lessons, validation, history, watchers, keep)
-    return _finish(run, step, epochs, {"train": training, "validation": validation})
+    return _finish(run, step, epochs, lessons, {"train": training, "validation": validation})
 
 
 def _noise_pool(run: Run) -> NoisePool:
@@ -166,7 +166,7 @@ def _validation_of(history: Sequence[Epoch]) -> dict[str, float]:
     return {"validation": history[-1].validation_accuracy} if history else {}
 
 
-def _finish(run: Run, step: Step, epochs: list[Epoch], loaded: dict[str, ClipSet]) -> Outcome:
+def _finish(run: Run, step: Step, epochs: list[Epoch], lessons: Lessons, loaded: dict[str, ClipSet]) -> Outcome:
     """The end of a run: every held-out split is read once."""
     held_out = [split for split in run.dataset.splits if split != "train"]
     reports = {}
@@ -185,6 +185,7 @@ def _finish(run: Run, step: Step, epochs: list[Epoch], loaded: dict[str, ClipSet
         "labels": list(run.dataset.labels),
         "split_rule": run.dataset.split_rule,
         "sizes": sizes,
+        "clips_per_epoch": lessons.size,
         "broken_files": {split: len(clips.broken) for split, clips in loaded.items()},
         "network": to_dict(run.network),
         "recipe": to_dict(run.recipe),

@@ -1,0 +1,145 @@
+"""The grid runner: lists of runs that can be stopped, continued, listed and handed on."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import re
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from circlematch.config import RECIPES
+from circlematch.errors import CircleMatchError, UsageError
+from circlematch.files import is_locked, locked
+from circlematch.training.plan import read_plan
+from circlematch.training.several import Job
+
+
+@pytest.fixture
+def grid(repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """The runner, with folders of its own."""
+    spec = importlib.util.spec_from_file_location("grid", repository / "experiments" / "grid.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    monkeypatch.setitem(sys.modules, "grid", module)
+    spec.loader.exec_module(module)
+    monkeypatch.setattr(module, "RESULTS", tmp_path / "results")
+    monkeypatch.setattr(module, "RUNS", tmp_path / "runs")
+    return module
+
+
+def test_the_tables_are_those_of_the_paper(grid: ModuleType) -> None:
+    table1, table2 = grid.TABLES["table1"], grid.TABLES["table2"]
+    assert {(cell.width, cell.seed) for cell in table1} == {(w, s) for w in (4, 8, 16, 32) for s in range(5)}
+    assert len(table1) == 20
+    assert len(table2) == 30
+    assert {cell.ablation for cell in table2 if cell.width == 16} == set(grid.ABLATIONS)
+    names = [cell.name for table in grid.TABLES.values() for cell in table]
+    assert "composite/paper/d16-no-path-seed3" in names
+    assert all(
+        cell.task in ("gsc1", "composite") and cell.recipe in RECIPES for t in grid.TABLES.values() for cell in t
+    )
+
+
+def test_a_run_is_a_plan_in_a_folder_that_any_scheduler_can_resume(
+    grid: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(grid, "read_task", lambda task, data: None)
+    cells = grid.TABLES["table2"][:3]
+    grid.prepare(cells, tmp_path / "data")
+    for cell in cells:
+        assert read_plan(cell.folder) == cell.plan(tmp_path / "data")
+    assert read_plan(cells[1].folder).network.circular_statistics is False
+    grid.prepare(cells, tmp_path / "data")  # again: the same plans are left alone
+    with pytest.raises(CircleMatchError, match="other settings"):
+        grid.prepare(cells, tmp_path / "elsewhere")
+
+
+def finish(cell: object, folder: Path, seconds: float = 60.0) -> None:
+    """Leave what a finished run leaves."""
+    record = {
+        "network": {"width": cell.width},  # type: ignore[attr-defined]
+        "task": cell.task,  # type: ignore[attr-defined]
+        "step": "native",
+        "epochs": 100,
+        "sizes": {"train": 1000},
+        "training_seconds": seconds,
+        "accuracy": {"validation": 0.5, "test": 0.25},
+    }
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "record.json").write_text(json.dumps(record))
+
+
+def test_only_what_is_left_is_run_and_its_record_is_kept(
+    grid: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cells = grid.TABLES["table1"][:4]
+    ran: list[str] = []
+
+    def perform_all(jobs: list[Job], at_once: int, finished: object) -> None:
+        for job in jobs:
+            ran.append(job.name)
+            finish(next(cell for cell in cells if cell.folder == job.folder), job.folder)
+            finished(job)  # type: ignore[operator]
+
+    monkeypatch.setattr(grid, "perform_all", perform_all)
+    monkeypatch.setattr(grid, "read_task", lambda task, data: None)
+    finish(cells[0], cells[0].folder)
+    grid.keep(cells[0])  # done
+    finish(cells[1], cells[1].folder)  # ended, but its record was not copied
+    grid.perform(cells, tmp_path / "data", jobs=2)
+    assert ran == [cells[2].name, cells[3].name]
+    assert all(cell.done for cell in cells)
+    ran.clear()
+    grid.perform(cells, tmp_path / "data", jobs=2)
+    assert ran == []
+
+
+def test_the_list_says_what_is_done_running_and_left_and_how_long_it_takes(
+    grid: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cells = grid.TABLES["table1"][:3]
+    finish(cells[0], cells[0].folder, seconds=600)
+    grid.keep(cells[0])
+    again = grid.Cell(cells[0].task, cells[0].width, seed=4)
+    with locked(cells[1].folder):
+        grid.show((*cells, again), jobs=1)
+    lines = capsys.readouterr().out.splitlines()
+    assert re.search(r"d4-seed0 +done +validation 50.00%  test 25.00%", lines[0])
+    assert re.search(r"d8-seed0 +running$", lines[1])
+    assert re.search(r"d16-seed0 +left$", lines[2])
+    assert re.search(r"d4-seed4 +left, 10 min$", lines[3])
+    assert lines[-1] == "1 of 4 done; 10 min remain on 1 cores and 2 runs of which nothing is known yet"
+
+
+def test_a_folder_is_held_by_one_process_at_a_time(tmp_path: Path) -> None:
+    assert not is_locked(tmp_path / "run")
+    with locked(tmp_path / "run") as free:
+        assert free
+        assert is_locked(tmp_path / "run")
+        with locked(tmp_path / "run") as again:
+            assert not again
+    assert not is_locked(tmp_path / "run")
+
+
+def test_a_wrong_table_or_number_of_jobs_is_one_line(grid: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
+    for words in (["table9"], ["table1", "--jobs", "0"]):
+        with pytest.raises(SystemExit) as stopped:
+            grid.main(words)
+        assert stopped.value.code == 2
+        assert "error" in capsys.readouterr().err
+
+
+def test_missing_data_is_one_line(grid: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert grid.main(["table1", "--data", str(tmp_path / "nowhere")]) == 1
+    assert "there is no such folder" in capsys.readouterr().err
+
+
+def test_a_plan_that_is_damaged_is_named(tmp_path: Path) -> None:
+    (tmp_path / "run.json").write_text('{"task": null}')
+    with pytest.raises(UsageError, match="damaged"):
+        read_plan(tmp_path)
