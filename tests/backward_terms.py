@@ -32,7 +32,7 @@ TERMS: dict[str, dict[str, list[str]]] = {
         ],
         "ordered_path": [
             "ahead[s * T + t] = «sum[s - 1]»",
-            "inverse = «1 / total»",
+            "const wide total = sum[M - 1], inverse = «1 / total»",
             "const wide once = lanes_widen(x[s * T + t]), twice = once * once, here = «twice * twice»",
             "after = «behind[s + 1]»",
             "marginals[s * T + t] = wide_narrow(«before * here * after * inverse»)",
@@ -212,7 +212,7 @@ TERMS: dict[str, dict[str, list[str]]] = {
         "update_running": [
             "*mean = (real)(«(1 - NORM_MOMENTUM) * *mean» + «NORM_MOMENTUM * n->mean[c]»)",
             "*variance = (real)(«(1 - NORM_MOMENTUM) * *variance» + «NORM_MOMENTUM * n->variance[c] * unbiased»)",
-            "unbiased = n->count > 1 ? «n->count / (n->count - 1)» : 1",
+            "const double unbiased = n->count > 1 ? «n->count / (n->count - 1)» : 1",
         ],
         "adamw": [
             "const double correct1 = 1 - «pow(config->beta1, (double)memory->steps)»",
@@ -324,8 +324,8 @@ def unmarked(statement: str) -> str:
 
 
 def pattern(statement: str) -> re.Pattern[str]:
-    """The statement, however it is broken into lines."""
-    return re.compile(r"(?<![\w>.*])" + r"\s+".join(map(re.escape, statement.split())))
+    """The whole statement, however it is broken into lines."""
+    return re.compile(r"(?<![\w>.*])" + r"\s+".join(map(re.escape, statement.split())) + "(?=;)")
 
 
 def mutants() -> list[Mutant]:
