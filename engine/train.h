@@ -72,7 +72,8 @@ void cm_train_close(cm_train *train);
 int64_t cm_train_parameters(const cm_train *train);
 int64_t cm_train_running(const cm_train *train);
 
-/* One optimiser step. All `config.threads` threads call it with the same batch, each with its own number from 0. */
+/* One optimiser step. All `config.threads` threads call it with the same batch, each with its own number from 0; all must
+ * have returned before any of them begins the next step. */
 void cm_train_learn(cm_train *train, cm_train_memory *memory, cm_train_batch *batch, int32_t thread);
 
 /* Class scores (examples, K) with the running statistics. Threads share the examples among them as above. */
