@@ -1,6 +1,6 @@
-"""Writes the table of models into README.md, from the records in results/.
+"""Writes the tables of README.md, from the records in results/.
 
-python experiments/readme.py            write it
+python experiments/readme.py            write them
 python experiments/readme.py --check    fail if the README says something else
 """
 
@@ -15,20 +15,21 @@ from circlematch import load, names
 from circlematch.safetensors import digest
 
 ROOT = Path(__file__).resolve().parent.parent
-BEGIN, END = "<!-- models -->\n", "<!-- /models -->"
+RESULTS = ROOT / "results"
+ONE_CORE = RESULTS / "gsc1" / "d16-100epochs-seed2-one-core.json"
 
 
 def record_of(name: str) -> dict[str, Any]:
     """The record of a released model: the one with the same weights."""
     wanted = digest(dict(load(name).tensors))
-    for path in sorted((ROOT / "results").rglob("*.json")):
+    for path in sorted(RESULTS.rglob("*.json")):
         record: dict[str, Any] = json.loads(path.read_text())
         if record.get("weights_sha256") == wanted:
             return record
     raise SystemExit(f"no record in results/ has the weights of {name}")
 
 
-def table() -> str:
+def models() -> str:
     """The released models as a Markdown table."""
     rows = ["| model | parameters | validation | test | archive | trained |", "|---|---|---|---|---|---|"]
     for name in names():
@@ -39,13 +40,45 @@ def table() -> str:
     return "\n".join(rows) + "\n\n"
 
 
+def speed() -> str:
+    """Training speed as a Markdown table, as `circlematch bench train` measured it."""
+    rows = ["| width | plain PyTorch | in C | ratio |", "|---|---|---|---|"]
+    for path in sorted(
+        (RESULTS / "bench").glob("train-d*.json"), key=lambda path: int(path.stem.removeprefix("train-d"))
+    ):
+        best = json.loads(path.read_text())["runs"][-1]
+        plain, native = best["plain_examples_per_second"], best["native_examples_per_second"]
+        rows.append(f"| D{best['width']} | {plain:,.0f}/s | {native:,.0f}/s | {best['ratio']:.1f} |")
+    run = json.loads(ONE_CORE.read_text())
+    rows += [
+        "",
+        f"Clips per second on {best['threads']} cores, augmentation and features included. A run of",
+        f"D{run['network']['width']}, {run['epochs']} epochs of {run['sizes']['train']:,} clips, took"
+        f" {run['training_seconds'] / 60:.1f} minutes on one core of the same machine.",
+    ]
+    return "\n".join(rows) + "\n"
+
+
+BLOCKS = {"models": models, "speed": speed}
+
+
+def drawn(text: str) -> str:
+    """The text with every block between its marks written anew."""
+    for name, draw in BLOCKS.items():
+        begin, end = f"<!-- {name} -->\n", f"<!-- /{name} -->"
+        before, found, rest = text.partition(begin)
+        _, closed, after = rest.partition(end)
+        if not (found and closed):
+            raise SystemExit(f"README.md has no block {name}")
+        text = before + begin + draw() + end + after
+    return text
+
+
 def main() -> int:
-    """Write the table, or compare."""
+    """Write the tables, or compare."""
     readme = ROOT / "README.md"
     text = readme.read_text()
-    before, _, rest = text.partition(BEGIN)
-    _, _, after = rest.partition(END)
-    wanted = before + BEGIN + table() + END + after
+    wanted = drawn(text)
     if "--check" in sys.argv[1:]:
         if text != wanted:
             print("README.md does not say what results/ says: run `make readme`", file=sys.stderr)
