@@ -15,12 +15,12 @@ import json
 import shutil
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from statistics import mean
 from typing import Any
 
-from circlematch.config import ABLATIONS, RECIPES, ablated
+from circlematch.config import ABLATIONS, RECIPES, Network, Recipe, ablated
 from circlematch.data.tasks import read_task
 from circlematch.errors import CircleMatchError
 from circlematch.training.checkpoint import read_checkpoint
@@ -42,11 +42,14 @@ class Cell:
     seed: int
     ablation: str = "full"
     recipe: str = "paper"
+    reading: str = ""  # another answer to a question that the paper leaves open, a key of READINGS
 
     @property
     def name(self) -> str:
         """gsc1/paper/d16-no-path-seed0: where its record and its folder lie."""
         row = "" if self.ablation == "full" else f"-{self.ablation}"
+        if self.reading:
+            return f"{self.task}/reading/d{self.width}-{self.reading}{row}-seed{self.seed}"
         return f"{self.task}/{self.recipe}/d{self.width}{row}-seed{self.seed}"
 
     @property
@@ -66,14 +69,37 @@ class Cell:
 
     def plan(self, data: Path) -> Plan:
         """The run as plain data."""
-        network, recipe = RECIPES[self.recipe](self.width)
+        network, recipe = self.settings()
         return Plan(self.task, data.absolute(), None, ablated(network, self.ablation), recipe, self.seed)
 
+    def settings(self) -> tuple[Network, Recipe]:
+        """The network and how it is trained."""
+        network, recipe = RECIPES[self.recipe](self.width)
+        if self.reading:
+            changes = READINGS[self.reading]
+            of_network = {field.name for field in fields(Network)} & changes.keys()
+            network = replace(network, **{name: changes[name] for name in of_network})
+            others = {name: value for name, value in changes.items() if name not in of_network}
+            recipe = replace(recipe, **{"epochs": READING_EPOCHS} | others)
+        return network, recipe
+
+
+READING_EPOCHS = 30
+READINGS: dict[str, dict[str, Any]] = {
+    "alpha1": {"initial_scale": 1.0},
+    "alpha1.5": {"initial_scale": 1.5},
+    "alpha2.5": {"initial_scale": 2.5},
+    "alpha5": {"initial_scale": 5.0},
+    "alpha10": {"initial_scale": 10.0},
+}
 
 TABLES: dict[str, tuple[Cell, ...]] = {
     "table1": tuple(Cell("gsc1", width, seed) for seed in SEEDS for width in WIDTHS),
     "table1-composite": tuple(Cell("composite", width, seed) for seed in SEEDS for width in WIDTHS),
     "table2": tuple(Cell("gsc1", 16, seed, row) for seed in SEEDS for row in ABLATIONS),
+    "reading": tuple(
+        Cell("gsc1", width, seed, reading=reading) for width in (4, 8, 16) for reading in READINGS for seed in range(3)
+    ),
     "table2-composite": tuple(Cell("composite", 16, seed, row) for seed in SEEDS for row in ABLATIONS),
 }
 
@@ -128,7 +154,7 @@ def state_of(cell: Cell, known: Sequence[dict[str, Any]]) -> tuple[str, float | 
     if cell.done:
         return "done", 0.0
     checkpoint = cell.folder / CHECKPOINT
-    epochs = RECIPES[cell.recipe](cell.width)[1].epochs
+    epochs = cell.settings()[1].epochs
     begun = read_checkpoint(checkpoint).history if checkpoint.exists() else ()
     word = "running" if Job(cell.name, cell.folder).running else "left"
     state = f"{word}, {len(begun)} of {epochs} epochs" if begun else word
