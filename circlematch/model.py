@@ -123,6 +123,11 @@ class Model:
         out: npt.NDArray[np.float32] = self._scorer.scores(clips if rows is None else audio.take(clips, rows))
         return out
 
+    def insight(self, second: npt.NDArray[np.float32]) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.complex64]]:
+        """What the prototypes of all classes say to one second: responses (K, M, T) and circular moments (K, M, Q)."""
+        out: tuple[npt.NDArray[np.float32], npt.NDArray[np.complex64]] = self._scorer.insight(log_mel(second[None]))
+        return out
+
     @cached_property
     def _scorer(self) -> Any:
         require("torch", extra="torch", purpose="running a model")

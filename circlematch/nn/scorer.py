@@ -10,6 +10,7 @@ from torch import Tensor
 from circlematch.config import FRONT_END, Network
 from circlematch.detection import BLOCK_FRAMES, Outlook
 from circlematch.front_end import log_mel
+from circlematch.nn.circular import moments, time_weights
 from circlematch.nn.network import CircleMatch, PrototypeHead
 from circlematch.nn.ordered_path import path_marginals
 from circlematch.parameters import Tensors
@@ -51,6 +52,13 @@ class Scorer:
             spans=None if spans[0] is None else torch.cat(spans).numpy(),
             seconds=seconds,
         )
+
+    @torch.no_grad()
+    def insight(self, picture: npt.NDArray[np.float32]) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.complex64]]:
+        """Responses (K, M, T) of one second (1, F, T), and their circular moments (K, M, Q)."""
+        responses = self.network.responses(torch.from_numpy(picture))
+        real, imaginary = moments(time_weights(responses), self.network.config.harmonics)
+        return responses[0].numpy(), torch.complex(real, imaginary)[0].numpy()
 
     def _head(self, features: Tensor) -> tuple[Tensor, Tensor | None]:
         """Scores (W, K), and the expected frames of the first and the last prototype (W, K, 2)."""

@@ -1,0 +1,162 @@
+"""Why a model answers what it answers: what it saw, when its prototypes replied, and where that lies on the circle."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import pi
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from circlematch import audio
+from circlematch.config import FRONT_END
+from circlematch.errors import AudioError, UsageError, require
+from circlematch.files import write_atomically
+from circlematch.front_end import log_mel
+from circlematch.model import Model, Prediction
+
+__all__ = ["Explanation", "draw", "explain"]
+
+MOST_BARS = 12
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """One second, seen by one class."""
+
+    label: str  # the class that is looked at
+    prediction: Prediction
+    from_seconds: float  # where in the recording the second begins
+    picture: npt.NDArray[np.float32]  # (F, T) log-mel
+    responses: npt.NDArray[np.float32]  # (M, T) of the class's prototypes
+    moments: npt.NDArray[np.complex64]  # (M, Q) on the circle
+
+    def summary(self) -> dict[str, Any]:
+        """As plain data, for --json."""
+        peaks = self.responses.argmax(axis=1) * FRONT_END.hop_ms / 1000 + self.from_seconds
+        return {
+            "label": self.label,
+            "answer": self.prediction.label,
+            "score": self.prediction.score,
+            "scores": self.prediction.scores,
+            "start": self.prediction.start,
+            "end": self.prediction.end,
+            "from_seconds": self.from_seconds,
+            "peaks_seconds": [round(float(peak), 2) for peak in peaks],
+            "moments": [[[round(float(m.real), 4), round(float(m.imag), 4)] for m in row] for row in self.moments],
+        }
+
+
+def explain(
+    model: Model, samples: npt.ArrayLike, sample_rate: int, label: str | None = None, at: float | None = None
+) -> Explanation:
+    """Look at the second from `at` on, or around the surest keyword; through `label`, or through the answer."""
+    if model.card.network.mean_pooling:
+        raise UsageError(f"{model.card.name} pools by the mean: it has no prototypes, and so nothing to show")
+    if label is not None and label not in model.labels:
+        raise UsageError(f"{model.card.name} has no class {label!r}; it has {', '.join(model.labels)}")
+    whole = audio.prepare(samples, sample_rate)
+    first = _surest_second(model, whole) if at is None else round(at * FRONT_END.sample_rate_hz)
+    if not 0 <= first < whole.size:
+        seconds = whole.size / FRONT_END.sample_rate_hz
+        raise AudioError(f"second {at} lies outside the recording, which lasts {seconds:.2f} s")
+    second = audio.first_second(whole[first:])
+    prediction = model.predict(second, FRONT_END.sample_rate_hz)
+    chosen = label or prediction.label
+    responses, moments = model.insight(second)
+    number = model.labels.index(chosen)
+    return Explanation(
+        chosen,
+        prediction,
+        first / FRONT_END.sample_rate_hz,
+        log_mel(second[None])[0],
+        responses[number],
+        moments[number],
+    )
+
+
+def _surest_second(model: Model, whole: npt.NDArray[np.float32]) -> int:
+    """The first sample of the second in which the surest keyword lies in the middle; 0 for a clip."""
+    hits = model.spot(whole, FRONT_END.sample_rate_hz) if whole.size > 1.2 * FRONT_END.clip_samples else []
+    if not hits:
+        return 0
+    best = max(hits, key=lambda hit: hit.score)
+    middle = round((best.start + best.end) / 2 * FRONT_END.sample_rate_hz)
+    return max(0, min(middle - FRONT_END.clip_samples // 2, whole.size - FRONT_END.clip_samples))
+
+
+def draw(what: Explanation, path: Path) -> None:
+    """The picture: log-mel, response curves, the circle, and the scores."""
+    require("matplotlib", extra="plot", purpose="drawing a picture")
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(10, 6.5), layout="constrained")
+    grid = figure.add_gridspec(2, 2, width_ratios=(1.7, 1))
+    answer = what.prediction
+    figure.suptitle(f"{answer.label} {answer.score:.1%}, seen through the prototypes of “{what.label}”")
+    _draw_picture(figure.add_subplot(grid[0, 0]), what)
+    _draw_responses(figure.add_subplot(grid[1, 0]), what)
+    _draw_circle(figure.add_subplot(grid[0, 1], projection="polar"), what)
+    _draw_scores(figure.add_subplot(grid[1, 1]), what)
+    write_atomically(path, lambda stream: figure.savefig(stream, format="png", dpi=120))
+
+
+def _seconds(what: Explanation) -> npt.NDArray[np.float64]:
+    return what.from_seconds + np.arange(what.picture.shape[1]) * FRONT_END.hop_ms / 1000
+
+
+def _draw_picture(axes: Any, what: Explanation) -> None:
+    times = _seconds(what)
+    extent = (times[0], times[-1] + FRONT_END.hop_ms / 1000, 0, what.picture.shape[0])
+    axes.imshow(what.picture, origin="lower", aspect="auto", cmap="magma", extent=extent)
+    axes.set_ylabel("mel band")
+    axes.set_title("log-mel", fontsize="medium")
+    if what.prediction.start is not None and what.prediction.end is not None:
+        for edge in (what.prediction.start, what.prediction.end):
+            axes.axvline(what.from_seconds + edge, color="white", linestyle="--", linewidth=1)
+
+
+def _draw_responses(axes: Any, what: Explanation) -> None:
+    times = _seconds(what)
+    for number, curve in enumerate(what.responses):
+        peak = int(curve.argmax())
+        (line,) = axes.plot(times, curve, color=f"C{number}", label=f"{number + 1}")
+        axes.plot(times[peak], curve[peak], "o", color=line.get_color(), markersize=4)
+    axes.set_xlim(times[0], times[-1] + FRONT_END.hop_ms / 1000)
+    axes.margins(y=0.25)  # room for the legend
+    axes.set_xlabel("seconds")
+    axes.set_ylabel("response")
+    axes.set_title("responses of the five prototypes, Eq. (2)", fontsize="medium")
+    axes.legend(title="prototype", ncols=5, fontsize="small", title_fontsize="small", loc="upper right")
+
+
+def _draw_circle(axes: Any, what: Explanation) -> None:
+    """Each curve as weights around the circle, and its first moment as an arrow."""
+    angles = 2 * pi * np.arange(what.responses.shape[1]) / what.responses.shape[1]
+    for number, (curve, moment) in enumerate(zip(what.responses, what.moments[:, 0], strict=True)):
+        weights = np.exp(curve - curve.max())
+        axes.plot(angles, weights, color=f"C{number}", linewidth=0.8, alpha=0.6)
+        axes.annotate(
+            "",
+            xy=(float(np.angle(moment)), float(np.abs(moment))),
+            xytext=(0, 0),
+            arrowprops={"arrowstyle": "-|>", "color": f"C{number}", "linewidth": 2},
+        )
+    axes.set_ylim(0, 1.05)
+    axes.set_yticks((0.5, 1.0), ("", ""))
+    quarters = what.from_seconds + np.arange(4) * FRONT_END.clip_ms / 4000
+    axes.set_xticks(np.arange(4) * pi / 2, [f"{second:.2f} s" for second in quarters])
+    axes.set_title("time as a circle; arrows: first moments, Eq. (5)", fontsize="medium")
+
+
+def _draw_scores(axes: Any, what: Explanation) -> None:
+    ranked = sorted(what.prediction.scores.items(), key=lambda item: item[1], reverse=True)[:MOST_BARS]
+    labels, shares = [label for label, _ in ranked], [share for _, share in ranked]
+    colours = ["C0" if label == what.label else "lightgray" for label in labels]
+    axes.barh(range(len(labels)), shares, color=colours)
+    axes.set_yticks(range(len(labels)), labels)
+    axes.invert_yaxis()
+    axes.set_xlim(0, 1)
+    axes.set_title("probability", fontsize="medium")

@@ -1,0 +1,79 @@
+"""`circlematch explain`: the numbers behind the picture, and the picture."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import circlematch
+from circlematch import audio
+from circlematch.cli import main
+from circlematch.errors import AudioError, UsageError
+from circlematch.explain import draw, explain
+from circlematch.model import Model
+
+
+@pytest.fixture
+def model() -> Model:
+    return circlematch.load("d16-gsc1")
+
+
+@pytest.fixture
+def recording(repository: Path) -> np.ndarray:
+    return audio.read(repository / "examples" / "commands.flac")
+
+
+def test_the_moments_are_those_of_the_responses(model: Model, recording: np.ndarray) -> None:
+    what = explain(model, recording, 16_000, at=6.0)
+    weights = np.exp(what.responses.astype(np.float64))
+    weights /= weights.sum(axis=1, keepdims=True)
+    for q in (1, 2):
+        wheel = np.exp(2j * np.pi * q * np.arange(100) / 100)
+        np.testing.assert_allclose(what.moments[:, q - 1], weights @ wheel, atol=1e-5)
+    assert what.picture.shape == (32, 100)
+    assert what.from_seconds == 6.0
+
+
+def test_the_second_around_the_surest_keyword_is_shown(model: Model, recording: np.ndarray) -> None:
+    best = max(model.spot(recording, 16_000), key=lambda hit: hit.score)
+    what = explain(model, recording, 16_000)
+    assert what.prediction.label == what.label == best.label
+    assert what.from_seconds < best.start < best.end < what.from_seconds + 1
+
+
+def test_another_class_can_be_looked_through(model: Model, recording: np.ndarray) -> None:
+    plain, other = (explain(model, recording, 16_000, label=label, at=6.0) for label in (None, "yes"))
+    assert other.label == "yes"
+    assert other.prediction == plain.prediction
+    assert not np.allclose(other.responses, plain.responses)
+
+
+def test_wrong_requests_are_sentences(model: Model, recording: np.ndarray) -> None:
+    with pytest.raises(UsageError, match="no class 'maybe'; it has yes, no"):
+        explain(model, recording, 16_000, label="maybe")
+    with pytest.raises(AudioError, match=r"second 99 lies outside the recording, which lasts 1\d\.\d\d s"):
+        explain(model, recording, 16_000, at=99)
+
+
+def test_the_picture_is_a_png_and_nothing_else_is_left(model: Model, recording: np.ndarray, tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    draw(explain(model, recording, 16_000), tmp_path / "new" / "why.png")
+    assert (tmp_path / "new" / "why.png").read_bytes().startswith(b"\x89PNG")
+    assert [path.name for path in (tmp_path / "new").iterdir()] == ["why.png"]
+
+
+def test_the_command_draws_and_prints_json(
+    repository: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("matplotlib")
+    file, out = str(repository / "examples" / "commands.flac"), tmp_path / "why.png"
+    assert main(["explain", file, "--at", "6", "--out", str(out), "--json"]) == 0
+    result = json.loads(capsys.readouterr().out)
+    assert (result["file"], result["picture"], result["from_seconds"]) == (file, str(out), 6.0)
+    assert len(result["peaks_seconds"]) == 5
+    assert all(6 <= peak < 7 for peak in result["peaks_seconds"])
+    assert sum(result["scores"].values()) == pytest.approx(1, abs=1e-5)
+    assert out.exists()
