@@ -65,15 +65,16 @@ def explain(
     second = audio.first_second(whole[first:])
     prediction = model.predict(second, FRONT_END.sample_rate_hz)
     chosen = label or prediction.label
-    responses, moments = model.insight(second)
+    picture = log_mel(second[None])
+    responses, moments = model.insight(picture)
     number = model.labels.index(chosen)
     return Explanation(
         chosen,
         prediction,
         first / FRONT_END.sample_rate_hz,
-        log_mel(second[None])[0],
-        responses[number],
-        moments[number],
+        picture[0],
+        responses[0, number],
+        moments[0, number],
     )
 
 

@@ -123,9 +123,9 @@ class Model:
         out: npt.NDArray[np.float32] = self._scorer.scores(clips if rows is None else audio.take(clips, rows))
         return out
 
-    def insight(self, second: npt.NDArray[np.float32]) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.complex64]]:
-        """What the prototypes of all classes say to one second: responses (K, M, T) and circular moments (K, M, Q)."""
-        out: tuple[npt.NDArray[np.float32], npt.NDArray[np.complex64]] = self._scorer.insight(log_mel(second[None]))
+    def insight(self, pictures: npt.NDArray[np.float32]) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.complex64]]:
+        """What the prototypes say to log-mel pictures (B, F, T): responses (B, K, M, T) and moments (B, K, M, Q)."""
+        out: tuple[npt.NDArray[np.float32], npt.NDArray[np.complex64]] = self._scorer.insight(pictures)
         return out
 
     @cached_property

@@ -55,10 +55,10 @@ class Scorer:
 
     @torch.no_grad()
     def insight(self, picture: npt.NDArray[np.float32]) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.complex64]]:
-        """Responses (K, M, T) of one second (1, F, T), and their circular moments (K, M, Q)."""
+        """Responses (B, K, M, T) to pictures (B, F, T), and their circular moments (B, K, M, Q)."""
         responses = self.network.responses(torch.from_numpy(picture))
         real, imaginary = moments(time_weights(responses), self.network.config.harmonics)
-        return responses[0].numpy(), torch.complex(real, imaginary)[0].numpy()
+        return responses.numpy(), torch.complex(real, imaginary).numpy()
 
     def _head(self, features: Tensor) -> tuple[Tensor, Tensor | None]:
         """Scores (W, K), and the expected frames of the first and the last prototype (W, K, 2)."""
