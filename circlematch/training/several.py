@@ -70,8 +70,8 @@ def perform_all(
     def work() -> None:
         while not waiting.empty():
             job = waiting.get()
-            if job.running:
-                display.say(job, "another process is at work on it")
+            if job.finished or job.running:
+                display.say(job, "done by another process" if job.finished else "another process is at work on it")
                 continue
             process = subprocess.Popen(job.command(), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
             running.append(process)
