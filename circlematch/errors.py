@@ -7,6 +7,7 @@ CircleMatchError
 │   └── UnknownModelError       a model name that is neither released nor a file
 ├── DamagedFileError            a model file or checkpoint that cannot be trusted; exit code 1
 ├── DownloadError               an archive that did not arrive whole; exit code 1
+├── DivergedError               a loss that is no number any more; exit code 1
 └── MissingExtraError           an optional dependency is needed; the message holds the pip command
 
 A message is one line and says what was given, what is allowed and what to type.
@@ -22,6 +23,7 @@ __all__ = [
     "CircleMatchError",
     "DamagedFileError",
     "DatasetError",
+    "DivergedError",
     "DownloadError",
     "MissingExtraError",
     "UnknownModelError",
@@ -52,6 +54,10 @@ class DatasetError(UsageError):
 
 class UnknownModelError(UsageError):
     """A model name that is neither released nor a file."""
+
+
+class DivergedError(CircleMatchError):
+    """A run whose loss is no number any more."""
 
 
 class DamagedFileError(CircleMatchError):

@@ -1,4 +1,4 @@
-/* Sixteen examples side by side: the vector type that training is written in. Needs GCC or Clang.
+/* Sixteen examples side by side: the vector type that training is written in. Needs GCC 12 or Clang.
  *
  * A `lanes` holds one number of each of sixteen examples. Arithmetic on it reads like scalar code; the compiler turns
  * it into whatever vectors the target has. Nothing is shuffled between lanes until a sum over the batch is taken.
@@ -9,6 +9,10 @@
 
 #include <math.h>
 #include <stdint.h>
+
+#if !defined(__clang__) && __GNUC__ < 12
+#error "the training step needs GCC 12 or newer, or Clang: their vectors and __builtin_shufflevector"
+#endif
 
 #ifndef CM_REAL
 #define CM_REAL float

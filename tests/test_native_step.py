@@ -32,7 +32,7 @@ from circlematch.data.noise import make_pool
 from circlematch.errors import UsageError
 from circlematch.nn import CircleMatch
 from circlematch.parameters import initial_tensors, parameter_shapes
-from circlematch.training.native_step import NativeStep
+from circlematch.training.native_step import NativeStep, why_not_native
 from circlematch.training.schedule import one_cycle
 from circlematch.training.step import Batch
 from circlematch.training.torch_step import TorchStep
@@ -241,3 +241,61 @@ def test_training_works_without_torch(words: Path, tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert "step: native" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("network", "recipe"), [(Network(width=1026), Recipe()), (Network(), Recipe(batch_size=70_000))]
+)
+def test_what_the_engine_cannot_train_is_a_sentence_and_auto_takes_torch(network: Network, recipe: Recipe) -> None:
+    with pytest.raises(UsageError, match=r"widths up to 1024 .* batches of up to 65536; give --step torch"):
+        NativeStep(network, recipe, 0, threads=1)
+    assert why_not_native(network, recipe) is not None
+
+
+def test_memory_that_is_not_there_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr("circlematch.training.native_step.np.zeros", refuse)
+    with pytest.raises(UsageError, match=r"a batch of 256 at width 16 needs 0\.\d GiB, .* smaller --batch-size"):
+        NativeStep(Network(), Recipe(), 0, threads=1)
+
+
+INTERRUPTED = """
+import signal, sys, threading
+import numpy as np
+from circlematch.config import Network, Recipe
+from circlematch.data.augment import Augmenter
+from circlematch.data.noise import make_pool
+from circlematch.training.native_step import NativeStep
+from circlematch.training.step import Batch
+
+recipe = Recipe(batch_size=32)
+step = NativeStep(Network(width=4, classes=3), recipe, 0, threads=2)
+augmenter, generator = Augmenter(recipe.augmentation, make_pool(0)), np.random.default_rng(0)
+plan = augmenter.plan(np.arange(32), generator)
+batch = Batch(np.zeros((32, 16000), np.int16), np.arange(32), np.zeros(32, int), plan, (0,))
+submit, caught = step.leader.submit, 0
+
+def interrupting(*words):
+    future = submit(*words)
+    if threading.current_thread() is threading.main_thread():
+        signal.raise_signal(signal.SIGINT)
+    return future
+
+step.leader.submit = interrupting
+for _ in range(20):
+    try:
+        step.learn(batch, 1e-3)
+    except KeyboardInterrupt:
+        caught += 1
+step.leader.submit = submit
+step.learn(batch, 1e-3)
+print(caught, step.memory.steps)
+"""
+
+
+def test_ctrl_c_in_the_middle_of_a_step_leaves_no_thread_waiting() -> None:
+    done = subprocess.run([sys.executable, "-c", INTERRUPTED], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == ["20", "21"]  # every step ran to its end

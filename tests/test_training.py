@@ -22,7 +22,7 @@ from circlematch.data.epoch import EpochSampler
 from circlematch.data.folder import read_folder
 from circlematch.data.noise import make_pool
 from circlematch.data.speech_commands import KEYWORDS, read_speech_commands
-from circlematch.errors import DamagedFileError, UsageError
+from circlematch.errors import DamagedFileError, DivergedError, UsageError
 from circlematch.files import locked
 from circlematch.parameters import Tensors
 from circlematch.safetensors import read_safetensors
@@ -301,3 +301,20 @@ def test_a_recipe_with_coloured_noise_and_fresh_unknown_words_trains_and_resumes
     assert resumed.record["weights_sha256"] == whole.record["weights_sha256"]
     plain = quietly(replace(run, recipe=Recipe(epochs=2, batch_size=8), folder=tmp_path / "plain"))
     assert plain.record["weights_sha256"] != whole.record["weights_sha256"]
+
+
+class Diverging(Recorder):
+    def learn(self, batch: Batch, learning_rate: float) -> float:
+        super().learn(batch, learning_rate)
+        return float("nan") if len(self.batches) == 3 else 1.0
+
+
+def test_a_loss_that_is_no_number_ends_the_run_with_a_sentence_and_keeps_the_last_good_checkpoint() -> None:
+    kept: list[int] = []
+    clips = numbered(64)
+    recipe = Recipe(epochs=3, batch_size=32)
+    sampler = EpochSampler(clips, ("a", "b"), recipe)
+    lessons = Lessons(clips, sampler, Augmenter(recipe.augmentation, make_pool(0)), recipe.batch_size, seed=0)
+    with pytest.raises(DivergedError, match=r"the loss became nan in epoch 2 .* lower --peak-learning-rate"):
+        train(Diverging(), recipe, lessons, clips, (), (), lambda history: kept.append(len(history)))
+    assert kept == [0, 1]

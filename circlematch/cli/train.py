@@ -56,6 +56,8 @@ def run(options: argparse.Namespace) -> int:
         raise UsageError(f"--threads is {options.threads}; give a number of at least 1 and at most {MOST_THREADS}")
     if options.seeds is not None:
         return _run_several(options)
+    if options.jobs != options.parser.get_default("jobs"):
+        raise UsageError("--jobs goes with --seeds; without it there is one run, on all cores")
     resuming = options.resume is not None
     if resuming:
         _refuse_other_options(options)
@@ -98,6 +100,9 @@ def _run_several(options: argparse.Namespace) -> int:
         raise UsageError("--seeds and --resume do not go together; give the same --seeds again to go on")
     if options.jobs < 1:
         raise UsageError(f"--jobs is {options.jobs}; give a number of at least 1")
+    for name in ("seed", "threads"):
+        if getattr(options, name) != options.parser.get_default(name):
+            raise UsageError(f"--{name} does not go with --seeds: every seed is a run of its own on one core")
     read_dataset(_data_options(_plan(options, options.seeds[0])), "train")  # a wrong folder: one line, not one per seed
     jobs = []
     for seed in options.seeds:
@@ -112,10 +117,16 @@ def _run_several(options: argparse.Namespace) -> int:
         perform_all(jobs, options.jobs)
     except KeyboardInterrupt:
         raise KeyboardInterrupt("stopped; give the same command again to go on") from None
+    elsewhere = [job.name for job in jobs if not job.finished]
+    if elsewhere:
+        raise UsageError(
+            f"{', '.join(elsewhere)}: still being trained by another process; give the command again later"
+        )
     records = [json.loads((job.folder / RECORD).read_text()) for job in jobs]
     if options.json:
         print_json(records)
         return 0
+    print(f"step: {records[0]['step']}")
     for split in records[0]["accuracy"]:
         shares = [record["accuracy"][split] for record in records]
         spread = f" ± {stdev(shares):.2%}" if len(shares) > 1 else ""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from math import isfinite
 
 import numpy as np
 
@@ -16,6 +17,7 @@ from circlematch.config import Recipe
 from circlematch.data.augment import Augmenter
 from circlematch.data.cache import ClipSet
 from circlematch.data.epoch import EpochSampler
+from circlematch.errors import DivergedError
 from circlematch.evaluation import predict_all
 from circlematch.training.checkpoint import Epoch
 from circlematch.training.schedule import one_cycle
@@ -83,7 +85,13 @@ def _epoch(
     total, learned, rate = 0.0, 0, 0.0
     for index, batch in enumerate(lessons.batches(number)):
         rate = one_cycle(number * batches_per_epoch + index, recipe.epochs * batches_per_epoch, recipe)
-        total += step.learn(batch, rate) * len(batch.labels)
+        loss = step.learn(batch, rate)
+        if not isfinite(loss):
+            raise DivergedError(
+                f"the loss became {loss} in epoch {number + 1} at the learning rate {rate:.2g}; the checkpoint of the "
+                "epoch before is kept; begin anew with a lower --peak-learning-rate"
+            )
+        total += loss * len(batch.labels)
         learned += len(batch.labels)
         for watcher in watchers:
             watcher.batch(number, learned, lessons.size, total / learned)

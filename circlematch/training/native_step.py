@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import weakref
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -22,7 +23,7 @@ STAGES = ("features", "encoder", "head", "encoder backward", "weights")
 MOMENTS = {"exp_avg": "first_moment", "exp_avg_sq": "second_moment"}  # PyTorch's names -> the engine's
 
 
-def why_not_native(network: Network) -> str | None:
+def why_not_native(network: Network, recipe: Recipe) -> str | None:
     """The reason why this network cannot be trained by the engine here, or None."""
     if not hasattr(lib, "cm_train_learn"):
         return "this build of the engine has no training step"
@@ -38,6 +39,8 @@ def why_not_native(network: Network) -> str | None:
     ):
         if getattr(network, name) != getattr(fixed, name):
             return f"the engine trains networks with {name} = {getattr(fixed, name)} only, not {getattr(network, name)}"
+    if lib.cm_train_size(ffi.new("cm_train_config *", _config(network, recipe, 1))) == 0:
+        return "the engine trains widths up to 1024 and up to 4096 classes, in batches of up to 65536"
     return None
 
 
@@ -47,15 +50,24 @@ class NativeStep:
     name = "native"
 
     def __init__(self, network: Network, recipe: Recipe, seed: int, threads: int | None = None) -> None:
-        if (reason := why_not_native(network)) is not None:
+        if (reason := why_not_native(network, recipe)) is not None:
             raise UsageError(f"{reason}; give --step torch")
         self.network, self.recipe = network, recipe
         self.threads = threads or usable_cores()
         self.config = ffi.new("cm_train_config *", _config(network, recipe, self.threads))
-        self.block = np.zeros(lib.cm_train_size(self.config), dtype=np.uint8)
+        size = lib.cm_train_size(self.config)
+        try:
+            self.block = np.zeros(size, dtype=np.uint8)
+        except MemoryError:
+            raise UsageError(
+                f"a batch of {recipe.batch_size} at width {network.width} needs {size / 2**30:.1f} GiB, which are not "
+                "there; give a smaller --batch-size"
+            ) from None
         self.train = lib.cm_train_open(self.config, ffi.from_buffer(self.block))
+        if self.train == ffi.NULL:
+            raise UsageError(f"the engine cannot train with {self.threads} threads; give 1 to 1024")
         weakref.finalize(self, _close, self.train, self.block)  # the block must outlive what lies in it
-        self.team = ThreadPoolExecutor(max(self.threads - 1, 1))
+        self.leader, self.team = ThreadPoolExecutor(1), ThreadPoolExecutor(max(self.threads - 1, 1))
         count, running = lib.cm_train_parameters(self.train), lib.cm_train_running(self.train)
         self.arrays = {name: np.zeros(count, dtype=np.float32) for name in ("parameters", *MOMENTS.values())}
         self.arrays["running"] = np.zeros(running, dtype=np.float32)
@@ -78,7 +90,7 @@ class NativeStep:
             "learning_rate": learning_rate,
         }
         work = ffi.new("cm_train_batch *", given)
-        self._together(lambda thread: lib.cm_train_learn(self.train, self.memory, work, thread))
+        self._together(lambda thread: lib.cm_train_learn(self.train, self.memory, work, thread), keep=given)
         self.seconds = list(work.seconds)
         return float(work.loss)
 
@@ -101,17 +113,30 @@ class NativeStep:
                 "examples": len(part),
             }
             work, to = ffi.new("cm_train_batch *", given), _pointer(out[start:])
-            self._together(
-                lambda thread, work=work, to=to: lib.cm_train_scores(self.train, self.memory, work, thread, to)
-            )
+
+            def score(thread: int, work: Any = work, to: Any = to) -> None:
+                lib.cm_train_scores(self.train, self.memory, work, thread, to)
+
+            self._together(score, keep=given)
         return out
 
-    def _together(self, call: Any) -> None:
-        """Run one call on every thread of the team; inside, they wait for one another."""
+    def _together(self, call: Callable[[int], object], keep: object) -> None:
+        """Run one call on every thread of the team; inside, they wait for one another.
+
+        A thread of its own leads, not the caller's: Ctrl-C reaches the main thread only, so no member is left waiting
+        for one that never came. A step so interrupted runs to its end before the next, with what it reads kept alive.
+        """
+        if self.threads == 1:
+            call(0)
+        else:
+            self.leader.submit(self._lead, call, keep).result()
+
+    def _lead(self, call: Callable[[int], object], keep: object) -> None:
         others = [self.team.submit(call, thread) for thread in range(1, self.threads)]
         call(0)
         for other in others:
             other.result()
+        del keep
 
     def weights(self) -> Tensors:
         """The weights and running statistics, as a model file holds them."""

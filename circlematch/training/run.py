@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import platform
 import subprocess
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
@@ -30,6 +31,7 @@ from circlematch.data.noise import NoisePool, make_pool
 from circlematch.errors import UsageError, require
 from circlematch.evaluation import Report, evaluate
 from circlematch.files import locked, write_json
+from circlematch.front_end import usable_cores
 from circlematch.model import Card, write_model
 from circlematch.training import STEPS
 from circlematch.training.checkpoint import Checkpoint, Epoch, read_checkpoint, write_checkpoint
@@ -135,7 +137,7 @@ def make_step(kind: str, network: Network, recipe: Recipe, seed: int, threads: i
     """The training step by name; "auto" is the engine's wherever it can train the network."""
     if kind not in STEPS:
         raise UsageError(f"no step is called {kind!r}; there are {', '.join(STEPS)}")
-    if kind == "native" or (kind == "auto" and why_not_native(network) is None):
+    if kind == "native" or (kind == "auto" and why_not_native(network, recipe) is None):
         return NativeStep(network, recipe, seed, threads)
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # torch's threads spin, and starve on a core that is shared
     require("torch", extra="torch", purpose="training with the PyTorch step")
@@ -194,6 +196,9 @@ def _finish(run: Run, step: Step, epochs: list[Epoch], lessons: Lessons, loaded:
         "parameters": card.parameters,
         "accuracy": accuracies,
         "reports": {split: report.summary() for split, report in reports.items()},
+        "threads": threads_of(step),
+        "peak_resident_mib": peak_resident_mib(),
+        "processor": processor(),
         "training_seconds": round(sum(epoch.seconds for epoch in epochs), 1),
         "step": step.name,
         "history": [[round(e.loss, 6), e.validation_accuracy, round(e.seconds, 3)] for e in epochs],
@@ -203,6 +208,30 @@ def _finish(run: Run, step: Step, epochs: list[Epoch], lessons: Lessons, loaded:
     }
     write_json(run.folder / RECORD, record)
     return Outcome(path, record, reports)
+
+
+def threads_of(step: Step) -> int:
+    """How many threads the step uses."""
+    return int(getattr(step, "threads", 0) or usable_cores())
+
+
+def peak_resident_mib() -> int | None:
+    """The most memory this process has held, mapped files included; None where the system does not tell."""
+    try:
+        import resource
+    except ImportError:  # Windows
+        return None
+    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return round(most / (2**20 if sys.platform == "darwin" else 2**10))
+
+
+def processor() -> str:
+    """The processor's name, as far as the system tells."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        return next(line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
+    except (OSError, StopIteration):
+        return platform.processor() or platform.machine()
 
 
 def _versions() -> dict[str, str]:

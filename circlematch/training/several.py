@@ -13,7 +13,7 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from queue import Queue
+from queue import Empty, Queue
 from typing import TextIO
 
 from circlematch.errors import CircleMatchError
@@ -68,8 +68,7 @@ def perform_all(
     failed: list[Job] = []
 
     def work() -> None:
-        while not waiting.empty():
-            job = waiting.get()
+        while (job := _next(waiting)) is not None:
             if job.finished or job.running:
                 display.say(job, "done by another process" if job.finished else "another process is at work on it")
                 continue
@@ -79,6 +78,8 @@ def perform_all(
             for line in process.stderr:
                 display.say(job, line.strip())
             if process.wait() != 0:
+                if process.returncode < 0:
+                    display.say(job, f"killed by signal {-process.returncode}")
                 failed.append(job)
             elif finished is not None:
                 finished(job)
@@ -90,8 +91,8 @@ def perform_all(
         for thread in threads:
             thread.join()
     except KeyboardInterrupt:
-        while not waiting.empty():
-            waiting.get()
+        while _next(waiting) is not None:
+            pass
         for process in running:
             process.send_signal(signal.SIGINT)  # each leaves its checkpoint
         for thread in threads:
@@ -99,6 +100,14 @@ def perform_all(
         raise
     if failed:
         raise FailedRunError("; ".join(f"{job.name}: {job.last.removeprefix('circlematch: ')}" for job in failed))
+
+
+def _next(waiting: Queue[Job]) -> Job | None:
+    """The next job, or None; two threads may ask for the last one at once."""
+    try:
+        return waiting.get_nowait()
+    except Empty:
+        return None
 
 
 class _Display:
