@@ -385,8 +385,6 @@ def test_wrong_seeds_and_jobs(words: Path, tmp_path: Path, capsys: Capture) -> N
     for extra in (("--seed", "5"), ("--threads", "2")):
         assert "does not go with --seeds" in refused(capsys, 2, "train", "--data", words, "--seeds", "0-1", *extra)
     assert "--jobs goes with --seeds" in refused(capsys, 2, "train", "--data", words, "--jobs", "2")
-    wide = ("--width", "1026", "--step", "native", "--out", tmp_path / "wide")
-    assert "widths up to 1024" in refused(capsys, 2, "train", "--data", words, *wide)
 
 
 def test_a_failed_run_among_several_is_named(words: Path, tmp_path: Path, capfd: Capture) -> None:
