@@ -18,9 +18,9 @@ from circlematch.data.epoch import EpochSampler
 from circlematch.data.noise import make_pool
 from circlematch.data.tasks import read_task
 from circlematch.files import write_json
+from circlematch.machine import commit
 from circlematch.training.loop import Lessons
 from circlematch.training.native_step import NativeStep
-from circlematch.training.run import commit
 from circlematch.training.schedule import one_cycle
 from circlematch.training.torch_step import TorchStep
 

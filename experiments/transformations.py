@@ -23,8 +23,8 @@ from circlematch.data.cache import load_split
 from circlematch.data.tasks import read_task
 from circlematch.files import write_atomically, write_json
 from circlematch.front_end import log_mel
+from circlematch.machine import commit
 from circlematch.safetensors import digest
-from circlematch.training.run import commit
 
 ROOT = Path(__file__).resolve().parent.parent
 T = FRONT_END.clip_frames

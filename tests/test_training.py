@@ -140,9 +140,22 @@ def test_resuming_from_nothing_or_from_a_finished_model_is_a_sentence(words: Pat
 def test_the_record_says_what_was_run(words: Path, tmp_path: Path) -> None:
     run = a_run(words, tmp_path / "run")
     record = quietly(run).record
-    for key in ("task", "network", "recipe", "seed", "epochs", "parameters", "training_seconds", "versions", "commit"):
+    for key in (
+        "task",
+        "network",
+        "recipe",
+        "seed",
+        "epochs",
+        "parameters",
+        "training_seconds",
+        "versions",
+        "commit",
+        "processor",
+    ):
         assert key in record, key
     assert record["accuracy"].keys() == {"validation", "test"}
+    assert record["threads"] >= 1
+    assert 20 < record["peak_resident_mib"] < 10_000
     model = circlematch.load(run.folder / MODEL)
     assert model.card.accuracy == record["accuracy"]
     assert model.card.labels == run.dataset.labels

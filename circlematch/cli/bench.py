@@ -8,6 +8,7 @@ from circlematch.cli.options import Commands, add_command, add_json, print_json
 from circlematch.config import Network
 from circlematch.errors import UsageError
 from circlematch.front_end import usable_cores
+from circlematch.machine import commit, processor, versions
 
 
 def add(commands: Commands) -> None:
@@ -31,7 +32,16 @@ def run_train(options: argparse.Namespace) -> int:
         raise UsageError(f"--rounds is {options.rounds}; give a number of at least 1")
     results = [measure_training(options.width, threads, options.rounds) for threads in sorted({1, usable_cores()})]
     if options.json:
-        print_json({"ratio": round(results[-1].ratio, 2), "runs": [result.summary() for result in results]})
+        print_json(
+            {
+                "ratio": round(results[-1].ratio, 2),
+                "runs": [result.summary() for result in results],
+                "rounds": options.rounds,
+                "processor": processor(),
+                "versions": versions(),
+                "commit": commit(),
+            }
+        )
         return 0
     print(f"D{options.width}, batch 256, augmentation and features included")
     for result in results:

@@ -9,18 +9,11 @@ tensorboard/             curves, where TensorBoard is installed
 from __future__ import annotations
 
 import os
-import platform
-import subprocess
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from circlematch._version import __version__
 from circlematch.audio import read
 from circlematch.config import Network, Recipe, to_dict
 from circlematch.data.augment import Augmenter
@@ -32,6 +25,7 @@ from circlematch.errors import UsageError, require
 from circlematch.evaluation import Report, evaluate
 from circlematch.files import locked, write_json
 from circlematch.front_end import usable_cores
+from circlematch.machine import commit, peak_resident_mib, processor, versions
 from circlematch.model import Card, write_model
 from circlematch.training import STEPS
 from circlematch.training.checkpoint import Checkpoint, Epoch, read_checkpoint, write_checkpoint
@@ -202,7 +196,7 @@ def _finish(run: Run, step: Step, epochs: list[Epoch], lessons: Lessons, loaded:
         "training_seconds": round(sum(epoch.seconds for epoch in epochs), 1),
         "step": step.name,
         "history": [[round(e.loss, 6), e.validation_accuracy, round(e.seconds, 3)] for e in epochs],
-        "versions": _versions(),
+        "versions": versions(),
         "commit": card.commit,
         "weights_sha256": digest,
     }
@@ -213,50 +207,3 @@ def _finish(run: Run, step: Step, epochs: list[Epoch], lessons: Lessons, loaded:
 def threads_of(step: Step) -> int:
     """How many threads the step uses."""
     return int(getattr(step, "threads", 0) or usable_cores())
-
-
-def peak_resident_mib() -> int | None:
-    """The most memory this process has held, mapped files included; None where the system does not tell."""
-    try:
-        import resource
-    except ImportError:  # Windows
-        return None
-    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return round(most / (2**20 if sys.platform == "darwin" else 2**10))
-
-
-def processor() -> str:
-    """The processor's name, as far as the system tells."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-        return next(line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
-    except (OSError, StopIteration):
-        return platform.processor() or platform.machine()
-
-
-def _versions() -> dict[str, str]:
-    versions = {"circlematch": __version__, "python": platform.python_version(), "numpy": np.__version__}
-    try:
-        from importlib.metadata import version
-
-        versions["torch"] = version("torch")
-    except ImportError:
-        pass
-    return versions
-
-
-@cache
-def commit() -> str | None:
-    """The commit of the source this package runs from, "-dirty" when altered; None for an installed wheel."""
-    here = Path(__file__).resolve().parents[2]
-    if not (here / ".git").exists():
-        return None
-
-    def git(*words: str) -> str:
-        return subprocess.run(["git", *words], cwd=here, capture_output=True, text=True, check=True).stdout.strip()
-
-    try:
-        dirty = git("status", "--porcelain", "--untracked-files=no")
-        return git("rev-parse", "HEAD") + ("-dirty" if dirty else "")
-    except (OSError, subprocess.CalledProcessError):
-        return None

@@ -1,0 +1,61 @@
+"""What a record says of the machine and the code it ran on."""
+
+from __future__ import annotations
+
+import platform
+import subprocess
+import sys
+from contextlib import suppress
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+import numpy as np
+
+from circlematch._version import __version__
+
+__all__ = ["commit", "peak_resident_mib", "processor", "versions"]
+
+
+def peak_resident_mib() -> int | None:
+    """The most memory this process has held, mapped files included; None where the system does not tell."""
+    try:
+        import resource
+    except ImportError:  # Windows
+        return None
+    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return round(most / (2**20 if sys.platform == "darwin" else 2**10))
+
+
+def processor() -> str:
+    """The processor's name, as far as the system tells."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        return next(line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
+    except (OSError, StopIteration):
+        return platform.processor() or platform.machine()
+
+
+def versions() -> dict[str, str]:
+    """Of the package and of what it rests on."""
+    found = {"circlematch": __version__, "python": platform.python_version(), "numpy": np.__version__}
+    with suppress(PackageNotFoundError):
+        found["torch"] = version("torch")
+    return found
+
+
+@cache
+def commit() -> str | None:
+    """The commit of the source this package runs from, "-dirty" when altered; None for an installed wheel."""
+    here = Path(__file__).resolve().parents[1]
+    if not (here / ".git").exists():
+        return None
+
+    def git(*words: str) -> str:
+        return subprocess.run(["git", *words], cwd=here, capture_output=True, text=True, check=True).stdout.strip()
+
+    try:
+        dirty = git("status", "--porcelain", "--untracked-files=no")
+        return git("rev-parse", "HEAD") + ("-dirty" if dirty else "")
+    except (OSError, subprocess.CalledProcessError):
+        return None
