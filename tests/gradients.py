@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import platform
 import shutil
 import subprocess
 from collections.abc import Sequence
@@ -29,6 +30,13 @@ COMPILER = os.environ.get("CC") or shutil.which("cc") or shutil.which("gcc") or 
 SEED = 12345
 FRAMES = FRONT_END.clip_frames
 
+# What a processor must say it has (in /proc/cpuinfo) to run a level.
+LEVELS = {
+    "base": (),
+    "v3": ("avx2", "fma", "bmi1", "bmi2", "f16c", "abm", "movbe"),
+    "v4": ("avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"),
+}
+
 Arrays = dict[str, npt.NDArray[np.float64]]
 
 needs_compiler = pytest.mark.skipif(not COMPILER, reason="no C compiler")
@@ -41,6 +49,11 @@ class Engine:
     real: str
     ffi: Any
     lib: Any
+    level: str = ""  # base, v3 or v4; else what the library chooses for this processor
+
+    def step(self, name: str) -> Any:
+        """cm_train_<name>, of the level."""
+        return getattr(self.lib, f"cm_train_{name}_{self.level}" if self.level else f"cm_train_{name}")
 
     @property
     def dtype(self) -> type[np.floating[Any]]:
@@ -69,6 +82,10 @@ def compiled(real: str, sources: Sequence[Path], library: Path, flags: Sequence[
     ffi, build = FFI(), declarations()
     ffi.cdef(build.FRONT_END.replace("typedef struct { ...; } cm_front_end_work;", "typedef void cm_front_end_work;"))
     ffi.cdef(build.TRAIN.replace("real", real))
+    for name in ("learn", "dropout"):
+        (declared,) = [line for line in build.TRAIN.splitlines() if f" cm_train_{name}(" in line]
+        for level in LEVELS:
+            ffi.cdef(declared.replace(f"cm_train_{name}(", f"cm_train_{name}_{level}(").replace("real", real))
     return Engine(real, ffi, ffi.dlopen(str(library)))
 
 
@@ -78,6 +95,18 @@ def engine(real: str, folder: Path) -> Engine:
     build = declarations()
     sources = [REPOSITORY / source for source in build.FRONT_END_SOURCES + build.TRAIN_SOURCES]
     return compiled(real, sources, folder / f"train_{real}.so", ["-O2"])
+
+
+def runs_here(level: str) -> bool:
+    """Whether this processor can run a level of the step."""
+    if platform.machine() not in ("x86_64", "AMD64"):
+        return level == "base"
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return level == "base"
+    flags = next((line.split(":")[1].split() for line in lines if line.startswith("flags")), [])
+    return set(LEVELS[level]) <= set(flags)
 
 
 def away_from_the_start(network: Network) -> CircleMatch:
@@ -131,13 +160,13 @@ class NativeRun:
         batch.pictures, batch.labels = self.built.pointer(images), ffi.from_buffer("int32_t[]", classes)
         batch.examples, batch.seed, batch.gradients = len(labels), seed, ffi.from_buffer("double[]", gradients)
         batch.learning_rate = rate
-        self.built.lib.cm_train_learn(self.train, self.memory, batch, 0)
+        self.built.step("learn")(self.train, self.memory, batch, 0)
         return batch.loss, named(gradients, parameter_shapes(self.network))
 
     def mask(self, examples: int, seed: int) -> npt.NDArray[np.float64]:
         """The dropout that a step with this seed applies."""
         out = np.zeros((examples, self.network.width, FRAMES), self.built.dtype)
-        self.built.lib.cm_train_dropout(self.config, seed, examples, self.built.pointer(out))
+        self.built.step("dropout")(self.config, seed, examples, self.built.pointer(out))
         return out.astype(np.float64)
 
     def remembered(self) -> Arrays:

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 from gradients import (
+    LEVELS,
     Case,
     NativeRun,
     away_from_the_start,
@@ -20,6 +21,7 @@ from gradients import (
     native_gradients,
     needs_compiler,
     pictures,
+    runs_here,
     step_errors,
     torch_gradients,
     truth,
@@ -41,6 +43,19 @@ from circlematch.training.torch_step import TorchStep
 @pytest.fixture(scope="session")
 def library_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("engine")
+
+
+@needs_compiler
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize(("width", "classes"), [(4, 2), (32, 64)])
+def test_every_build_of_the_step_has_the_gradients_of_autograd(
+    library_folder: Path, level: str, width: int, classes: int
+) -> None:
+    if not runs_here(level):
+        pytest.skip(f"this processor cannot run {level}")
+    built = replace(engine("double", library_folder), level=level)
+    error, name = worst(gradient_errors(built, Case("full", width, classes, 20)))
+    assert error < 1e-8, name
 
 
 @needs_compiler
