@@ -57,6 +57,7 @@ tables: $(VENV)/.dev
 
 readme: $(VENV)/.dev
 	$(BIN)/python experiments/readme.py
+	$(BIN)/python experiments/tables.py
 
 clean:
 	rm -rf $(VENV) $(DEMO) build *.egg-info circlematch/_engine.c circlematch/_engine*.so

@@ -1,0 +1,133 @@
+"""The paper's tables, drawn from the records of the grid: docs/tables.md.
+
+python experiments/tables.py            write it
+python experiments/tables.py --check    fail if it says something else than results/
+
+A cell is the mean ± sample SD of the seeds that have a record. What was not run is shown as not run.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import mean, stdev
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+from grid import ROOT, SEEDS, WIDTHS, Cell
+
+PAGE = ROOT / "docs" / "tables.md"
+SPLITS = {
+    "validation": "validation",
+    "test": "test",
+    "archive": "archive, real noise",
+    "archive-zero": "archive, zeros",
+}
+TASKS = {
+    "gsc1": "Speech Commands v0.01",
+    "composite": "composite (v0.02 where at hand, v0.01 words elsewhere; the archive is v0.02's)",
+    "gsc2": "Speech Commands v0.02",
+    "en31": "MSWC Micro EN31",
+    "es20": "MSWC Micro ES20",
+}
+# Section 4.2, Table 1: mean and SD of five seeds on the test split, by width.
+PAPER = {
+    "gsc1": ("85.74 ± 1.00", "91.11 ± 0.33", "94.09 ± 0.15", "95.44 ± 0.30"),
+    "gsc2": ("86.94 ± 1.28", "92.11 ± 0.61", "94.99 ± 0.28", "96.23 ± 0.08"),
+    "en31": ("80.01 ± 0.98", "87.55 ± 1.03", "90.29 ± 0.52", "92.87 ± 0.27"),
+    "es20": ("75.67 ± 2.77", "86.90 ± 0.45", "91.70 ± 0.49", "93.66 ± 0.36"),
+}
+# Section 4.4, Table 2, on Speech Commands v0.02: mean ± SD, and the change from the full network.
+PAPER_ABLATIONS = {
+    "full": ("94.99 ± 0.28", ""),
+    "no-circular": ("93.72 ± 0.79", "−1.27"),
+    "no-cross": ("94.56 ± 0.49", "−0.43"),
+    "no-path": ("94.38 ± 0.35", "−0.62"),
+    "dense-bands": ("95.63 ± 0.37", "+0.64"),
+    "mean-pooling": ("92.06 ± 0.47", "−2.93"),
+}
+NOT_RUN = "not run"
+
+
+def found(cells: Sequence[Cell]) -> list[dict[str, Any]]:
+    """The records that there are."""
+    return [json.loads(cell.record.read_text()) for cell in cells if cell.done]
+
+
+def cell_text(records: Sequence[dict[str, Any]], split: str, of: int) -> str:
+    """Mean ± SD in per cent, with the number of seeds where some are missing."""
+    shares = [100 * record["accuracy"][split] for record in records if split in record["accuracy"]]
+    if not shares:
+        return NOT_RUN
+    spread = f" ± {stdev(shares):.2f}" if len(shares) > 1 else ""
+    partial = f" ({len(shares)} of {of})" if len(shares) < of else ""
+    return f"{mean(shares):.2f}{spread}{partial}"
+
+
+def table1(task: str, recipe: str) -> list[str]:
+    """A task, all widths."""
+    lines = [f"| | {' | '.join(f'D{width}' for width in WIDTHS)} |", "|---" * (len(WIDTHS) + 1) + "|"]
+    if task in PAPER:
+        lines.append(f"| *the paper, test* | {' | '.join(f'*{text}*' for text in PAPER[task])} |")
+    by_width = [found([Cell(task, width, seed, recipe=recipe) for seed in SEEDS]) for width in WIDTHS]
+    for split, title in SPLITS.items():
+        texts = [cell_text(records, split, len(SEEDS)) for records in by_width]
+        if split in ("validation", "test") or any(text != NOT_RUN for text in texts):
+            lines.append(f"| {title} | {' | '.join(texts)} |")
+    return lines
+
+
+def table2(task: str) -> list[str]:
+    """The ablations of D16 on a task."""
+    lines = ["| | parameters | test | change | *the paper, v0.02* | *change* |", "|---" * 6 + "|"]
+    full = found([Cell(task, 16, seed) for seed in SEEDS])
+    for row, (theirs, change) in PAPER_ABLATIONS.items():
+        records = found([Cell(task, 16, seed, row) for seed in SEEDS])
+        ours, parameters = NOT_RUN, ""
+        if records:
+            ours, parameters = cell_text(records, "test", len(SEEDS)), f"{records[0]['parameters']:,}"
+        lines.append(f"| {row} | {parameters} | {ours} | {_change(records, full, row)} | *{theirs}* | *{change}* |")
+    return lines
+
+
+def _change(records: Sequence[dict[str, Any]], full: Sequence[dict[str, Any]], row: str) -> str:
+    if row == "full" or not records or not full:
+        return ""
+    difference = 100 * (mean(r["accuracy"]["test"] for r in records) - mean(r["accuracy"]["test"] for r in full))
+    return f"{difference:+.2f}".replace("-", "−")
+
+
+def page() -> str:
+    """The whole page."""
+    lines = [
+        "# The paper's tables, measured here",
+        "",
+        "Accuracy in per cent, mean ± sample SD over five seeds, drawn from [results/](../results) by `make readme`.",
+        "The paper's figures are in italics. *Test* has digital zero for silence, as in the paper; *archive* is",
+        "Google's 12-class test archive, whose silence is real noise. `python experiments/grid.py table1 --list` shows",
+        "what is left to run.",
+    ]
+    for task, title in TASKS.items():
+        lines += ["", f"## Table 1: {title}", "", *table1(task, "paper")]
+    for task in ("gsc1", "composite"):
+        lines += ["", f"## Table 2: D16, {TASKS[task]}", "", *table2(task)]
+    return "\n".join(lines) + "\n"
+
+
+def main() -> int:
+    """Write the page, or compare."""
+    wanted = page()
+    if "--check" in sys.argv[1:]:
+        same = PAGE.exists() and PAGE.read_text() == wanted
+        if not same:
+            print(f"{PAGE.relative_to(ROOT)} does not say what results/ says: run `make readme`", file=sys.stderr)
+        return int(not same)
+    PAGE.write_text(wanted)
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
