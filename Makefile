@@ -8,11 +8,12 @@ PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 DEMO   ?= demo
+JOBS   ?= 1
 ENGINE := $(wildcard engine/*.c engine/*.h) engine/build.py
 
 export OMP_NUM_THREADS ?= $(shell nproc 2>/dev/null || sysctl -n hw.ncpu)
 
-.PHONY: help demo test mutants lint format types tables readme clean
+.PHONY: help demo test mutants lint format types tables table readme clean
 .DEFAULT_GOAL := help
 
 help:
@@ -54,6 +55,11 @@ format: $(VENV)/.dev
 
 tables: $(VENV)/.dev
 	$(BIN)/python engine/tables.py
+
+# The paper's tables, from where they stopped: make table JOBS=2. Needs the recordings in ../data.
+table: $(VENV)/.dev
+	$(BIN)/python experiments/grid.py table1 table2 table1-composite table2-composite --jobs $(JOBS)
+	$(BIN)/python experiments/tables.py
 
 readme: $(VENV)/.dev
 	$(BIN)/python experiments/readme.py
