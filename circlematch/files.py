@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import os
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import IO, Any, BinaryIO
 
 try:
     import fcntl
@@ -18,6 +19,7 @@ except ImportError:  # Windows: nothing is locked there
 __all__ = ["is_locked", "locked", "write_atomically", "write_json"]
 
 LOCK = "lock"
+TRIES = 5
 
 
 def write_atomically(path: Path, write: Callable[[BinaryIO], object]) -> None:
@@ -55,13 +57,17 @@ def locked(folder: Path) -> Iterator[bool]:
     """Hold a folder for this process; False where another holds it. The system lets go when a process ends or dies."""
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / LOCK).open("a") as stream:
-        if fcntl is not None:
-            try:
-                fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                yield False
-                return
-        yield True
+        yield fcntl is None or any(_try_lock(stream) for _ in range(TRIES))
+
+
+def _try_lock(stream: IO[str]) -> bool:
+    """Lock it, or wait a moment: `is_locked` of another process holds a lock for as long as it takes to look."""
+    try:
+        fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        time.sleep(0.02)
+        return False
+    return True
 
 
 def is_locked(folder: Path) -> bool:

@@ -6,6 +6,7 @@ import importlib.util
 import json
 import re
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 from types import ModuleType
 
@@ -124,6 +125,15 @@ def test_a_folder_is_held_by_one_process_at_a_time(tmp_path: Path) -> None:
         with locked(tmp_path / "run") as again:
             assert not again
     assert not is_locked(tmp_path / "run")
+
+
+def test_a_lock_that_is_let_go_in_a_moment_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As when another process only looks whether the folder is held."""
+    with ExitStack() as held:
+        assert held.enter_context(locked(tmp_path))
+        monkeypatch.setattr("circlematch.files.time.sleep", lambda seconds: held.close())
+        with locked(tmp_path) as free:
+            assert free
 
 
 def test_a_wrong_table_or_number_of_jobs_is_one_line(grid: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
