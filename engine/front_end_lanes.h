@@ -2,6 +2,7 @@
  *
  * A `vec` holds one number of each clip; arithmetic on it reads like scalar code and becomes vector instructions, with
  * no shuffles and no padding. With CM_LANES = 1 it is a float, and this is the streaming front end.
+ * CM_WHOLE_CLIPS adds the walk over clips; CM_SAMPLE is what samples are kept as, if not as `vec`.
  */
 
 #define CM_JOIN_(name, lanes) name##_x##lanes
@@ -13,6 +14,11 @@
 typedef float vec;
 #else
 typedef float vec __attribute__((vector_size(CM_LANES * sizeof(float)), aligned(sizeof(float)), may_alias));
+#endif
+
+#ifndef CM_SAMPLE
+#define CM_SAMPLE vec
+#define CM_FROM_SAMPLE(sample) (sample)
 #endif
 
 /* A complex number for each clip. */
@@ -52,19 +58,19 @@ CM_INLINE void LANED(butterfly)(LANED(complex) z0, LANED(complex) z1, LANED(comp
 }
 
 /* Two real samples after the Hann window as one complex number, z[n] = x[2n] + i x[2n+1]; zero from CM_WINDOW on. */
-CM_INLINE LANED(complex) LANED(packed)(const vec *restrict samples, int n)
+CM_INLINE LANED(complex) LANED(packed)(const CM_SAMPLE *restrict samples, int n)
 {
     LANED(complex) z = { 0 };
     if (2 * n < CM_WINDOW) {
-        z.r = samples[2 * n] * cm_hann[2 * n];
-        z.i = samples[2 * n + 1] * cm_hann[2 * n + 1];
+        z.r = CM_FROM_SAMPLE(samples[2 * n]) * cm_hann[2 * n];
+        z.i = CM_FROM_SAMPLE(samples[2 * n + 1]) * cm_hann[2 * n + 1];
     }
     return z;
 }
 
 /* Complex transform of CM_HALF_FFT packed samples, radix 4, decimation in frequency. Bin k ends at cm_bin_place[k].
  * After the first stage the quarters go their own ways, one at a time: each is small enough for the first cache. */
-CM_INLINE void LANED(fourier)(const vec *restrict samples, vec *restrict re, vec *restrict im)
+CM_INLINE void LANED(fourier)(const CM_SAMPLE *restrict samples, vec *restrict re, vec *restrict im)
 {
     const int first = CM_HALF_FFT / 4;
     for (int n = 0; n < first; n++)
@@ -126,13 +132,15 @@ CM_INLINE void LANED(mel_log)(const vec *restrict power, float *restrict mel)
         mel[i] = cm_log(mel[i]);
 }
 
-/* One frame: CM_WINDOW samples in, CM_MEL_BANDS log-mel values out. */
-CM_INLINE void LANED(log_mel_frame)(const float *samples, cm_front_end_work *work)
+/* One frame: CM_WINDOW samples in, CM_MEL_BANDS log-mel values out. `re`, `im` and `power` are CM_HALF_FFT long. */
+CM_INLINE void LANED(log_mel_frame)(const CM_SAMPLE *samples, vec *re, vec *im, vec *power, float *mel)
 {
-    LANED(fourier)((const vec *)samples, (vec *)work->re, (vec *)work->im);
-    LANED(power_spectrum)((const vec *)work->re, (const vec *)work->im, (vec *)work->power);
-    LANED(mel_log)((const vec *)work->power, work->mel);
+    LANED(fourier)(samples, re, im);
+    LANED(power_spectrum)(re, im, power);
+    LANED(mel_log)(power, mel);
 }
+
+#ifdef CM_WHOLE_CLIPS
 
 /* CM_LANES rows of samples, `step` apart, become CM_LANES vecs. Interleaving the first half of the rows with the second
  * moves every number's row by one bit; after four rounds rows and columns have changed places. */
@@ -172,7 +180,8 @@ CM_DISPATCH static void LANED(log_mel_clips)(const cm_clip *clips, int64_t sampl
         for (int i = 0; i < count * CM_HOP; i += CM_LANES)
             LANED(transpose)(work->gathered + i, tile, (vec *)work->samples + past + i);
         for (int t = 0; t < count; t++) {
-            LANED(log_mel_frame)(work->samples + t * CM_HOP * CM_LANES, work);
+            LANED(log_mel_frame)((const vec *)work->samples + t * CM_HOP, (vec *)work->re, (vec *)work->im,
+                                 (vec *)work->power, work->mel);
             for (int b = 0; b < CM_MEL_BANDS; b++)
                 for (int l = 0; l < CM_LANES; l++)
                     out[l * lane_step + b * band_step + (start + t) * frame_step] = work->mel[b * CM_LANES + l];
@@ -181,6 +190,10 @@ CM_DISPATCH static void LANED(log_mel_clips)(const cm_clip *clips, int64_t sampl
     }
 }
 
+#endif
+
+#undef CM_SAMPLE
+#undef CM_FROM_SAMPLE
 #undef vec
 #undef LANED
 #undef CM_JOIN

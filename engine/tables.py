@@ -1,4 +1,4 @@
-"""Writes engine/cm_tables.h: window, twiddles and mel weights, from the numbers in circlematch.config.
+"""Writes engine/cm_tables.h: window, twiddles, mel weights and the circle, from the numbers in circlematch.config.
 
     python engine/tables.py            write the header
     python engine/tables.py --check    fail if the header on disk is not what would be written
@@ -85,8 +85,10 @@ def header(front_end: FrontEnd) -> str:
         "CM_FFT": front_end.fft_size,
         "CM_HALF_FFT": half,
         "CM_MEL_BANDS": front_end.mel_bands,
+        "CM_CLIP_FRAMES": front_end.clip_frames,
         "CM_MEL_WEIGHTS": sum(map(len, weights)),
     }
+    circle = [2 * pi * t / front_end.clip_frames for t in range(front_end.clip_frames)]
     turn = [-2 * pi * k / front_end.fft_size for k in range(front_end.fft_size)]
     parts = [
         "/* Made by engine/tables.py from circlematch/config.py. Do not edit: run `make tables`. */\n",
@@ -104,6 +106,9 @@ def header(front_end: FrontEnd) -> str:
         array("uint8_t", "cm_mel_first", [str(v) for v in first], "CM_MEL_BANDS"),
         array("uint8_t", "cm_mel_count", [str(len(row)) for row in weights], "CM_MEL_BANDS"),
         array("float", "cm_mel_weight", [real(v) for row in weights for v in row], "CM_MEL_WEIGHTS"),
+        "/* The angles of a clip's frames on the circle, Eq. (5). */",
+        array("float", "cm_circle_cos", [real(cos(a)) for a in circle], "CM_CLIP_FRAMES"),
+        array("float", "cm_circle_sin", [real(sin(a)) for a in circle], "CM_CLIP_FRAMES"),
         "#endif\n",
     ]
     return "\n".join(parts)

@@ -1,0 +1,110 @@
+/* Ordered paths, Eq. (8), of a stretch of frames, as a product that can be multiplied with that of the next stretch.
+ *
+ * With x_s(t) = e^(e_s(t) / tau) and the unit upper-triangular matrix A(t) = 1 + sum_s x_s(t) E_{s-1,s}, the sum over all
+ * ordered paths through some frames is the top right entry of the product of their A(t). Entry (i, j), i < j <= M, of a
+ * product is the sum over all ways to place the prototypes i+1 … j in order. Fifteen numbers describe any stretch.
+ *
+ * A product of five exponentials has no room in a float32 (tau = 1/4, alpha = 7: from 2^-202 to 2^202). Every entry is
+ * therefore a float with an exponent of its own, value * 2^exponent, where the exponent is that of the largest path so
+ * far, so the float stays between 1/1024 and a few hundred thousand:
+ *     0.9 * 2^40 + 0.8 * 2^43  =  (0.9 * 2^-3 + 0.8) * 2^43
+ */
+#ifndef CM_ORDERED_PATH_H
+#define CM_ORDERED_PATH_H
+
+#include "cm_exp.h"
+#include "model.h"
+
+#define PATH_ENTRIES (PROTOTYPES * (PROTOTYPES + 1) / 2)
+#define PATH_ENTRY(i, j) ((j) * ((j) - 1) / 2 + (i))
+#define NO_PATH (-32000)  /* the exponent of 0: below any other, and still 16 bits */
+
+#ifdef CM_COMPACT
+typedef int16_t cm_exponent;
+#else
+typedef int32_t cm_exponent;
+#endif
+
+/* 2^d for d <= 0; 0 where it is too small to matter. */
+CM_INLINE float power_of_two(int32_t d)
+{
+    cm_float_bits out;
+    out.bits = (uint32_t)(d > -127 ? d + 127 : 0) << 23;
+    return out.value;
+}
+
+/* value * 2^exponent += term * 2^at */
+CM_INLINE void path_add(float *value, cm_exponent *exponent, float term, int32_t at)
+{
+    const int32_t now = *exponent, top = now > at ? now : at;
+    *value = *value * power_of_two(now - top) + term * power_of_two(at - top);
+    *exponent = (cm_exponent)top;
+}
+
+CM_INLINE void path_clear(float *values, cm_exponent *exponents, int count)
+{
+    for (int i = 0; i < count; i++) {
+        values[i] = 0;
+        exponents[i] = NO_PATH;
+    }
+}
+
+/* One more frame on the right: values and exponents are (15, classes), x and its exponents `at` are (M, classes).
+ * From the last column to the first, so that each entry still sees the column before as it was. */
+CM_INLINE void path_frame(float *restrict values, cm_exponent *restrict exponents, const float *restrict x,
+                          const int32_t *restrict at, int classes)
+{
+    CM_UNROLL for (int j = PROTOTYPES; j > 0; j--) {
+        const float *here = x + (j - 1) * classes;
+        const int32_t *here_at = at + (j - 1) * classes;
+        CM_UNROLL for (int i = 0; i < j - 1; i++) {
+            const int to = PATH_ENTRY(i, j) * classes, from = PATH_ENTRY(i, j - 1) * classes;
+            CM_INDEPENDENT for (int k = 0; k < classes; k++)
+                path_add(values + to + k, exponents + to + k, values[from + k] * here[k], exponents[from + k] + here_at[k]);
+        }
+        const int alone = PATH_ENTRY(j - 1, j) * classes;
+        CM_INDEPENDENT for (int k = 0; k < classes; k++)
+            path_add(values + alone + k, exponents + alone + k, here[k], here_at[k]);
+    }
+}
+
+/* One more stretch on the right of the top row alone, without its leading 1: row (M, classes) times entries (15, classes). */
+CM_INLINE void path_fold(float *restrict row, cm_exponent *restrict row_at, const float *restrict values,
+                         const cm_exponent *restrict exponents, int classes)
+{
+    CM_UNROLL for (int j = PROTOTYPES; j > 0; j--) {
+        const int to = (j - 1) * classes, first = PATH_ENTRY(0, j) * classes;
+        CM_INDEPENDENT for (int k = 0; k < classes; k++)
+            path_add(row + to + k, row_at + to + k, values[first + k], exponents[first + k]);
+        CM_UNROLL for (int i = 1; i < j; i++) {
+            const int from = (i - 1) * classes, entry = PATH_ENTRY(i, j) * classes;
+            CM_INDEPENDENT for (int k = 0; k < classes; k++)
+                path_add(row + to + k, row_at + to + k, row[from + k] * values[entry + k],
+                         row_at[from + k] + exponents[entry + k]);
+        }
+    }
+}
+
+/* Where one class's paths run: sums over its paths, and the same sums weighted by the frame of the first prototype and of
+ * the last. Their ratios are the expected frames, in one pass and without subtracting anything. */
+typedef struct {
+    float sum[PROTOTYPES], first[PROTOTYPES], last;
+    int32_t at[PROTOTYPES];
+} cm_path_span;
+
+CM_INLINE void path_span_frame(cm_path_span *span, const float x[PROTOTYPES], const int32_t at[PROTOTYPES], float frame)
+{
+    for (int s = PROTOTYPES - 1; s >= 0; s--) {
+        const float before = s > 0 ? span->sum[s - 1] : 1.0f, before_first = s > 0 ? span->first[s - 1] : frame;
+        const int32_t before_at = s > 0 ? span->at[s - 1] : 0, new_at = before_at + at[s];
+        const int32_t top = span->at[s] > new_at ? span->at[s] : new_at;
+        const float old_scale = power_of_two(span->at[s] - top), term = x[s] * power_of_two(new_at - top);
+        span->sum[s] = span->sum[s] * old_scale + before * term;
+        span->first[s] = span->first[s] * old_scale + before_first * term;
+        if (s == PROTOTYPES - 1)
+            span->last = span->last * old_scale + frame * before * term;
+        span->at[s] = top;
+    }
+}
+
+#endif
