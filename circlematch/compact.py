@@ -110,8 +110,8 @@ def _weights(network: Network, tensors: dict[str, Array]) -> list[Array]:
     out += [_padded(pointwise.T), _padded(shift)]
     scale, shift = _norm(tensors, "encoder.bands_norm")
     bands = tensors["encoder.bands.map.weight"][..., 0] * scale[:, None]  # (groups · features, D · rows of a group)
-    by_row = bands.reshape(groups, features, D, rows // groups).transpose(0, 3, 2, 1)  # (groups, rows, D, features)
-    out += [_padded(by_row), _padded(shift.reshape(groups, features))]
+    by_row = bands.reshape(groups, features, D, rows // groups).transpose(0, 3, 1, 2)  # (groups, rows, features, D)
+    out += [_padded(_padded(by_row).swapaxes(-1, -2)), _padded(shift.reshape(groups, features))]
     scale, shift = _norm(tensors, "encoder.fuse_norm")
     fuse = (tensors["encoder.fuse.weight"][..., 0] * scale[:, None]).T.reshape(groups, features, D)
     every = np.zeros((groups, _up(features), D))  # the features of a group are padded too

@@ -31,15 +31,15 @@ static size_t path_count(const cm_model *model, const cm_sizes *n)
     return (size_t)(model->mean_pooling ? 0 : PATH_ENTRIES * n->classes);
 }
 
-CM_INLINE void block_clear(const cm_model *model, const cm_sizes *n, const cm_block *block)
+CM_STAGE void block_clear(const cm_model *model, const cm_sizes *n, const cm_block *block)
 {
     memset(block->sums, 0, sizeof(float) * sums_count(model, n));
     path_clear(block->path, block->path_at, (int)path_count(model, n));
 }
 
 /* Adds the frame at place `frame` of the circle. Scratch: responses times three. */
-CM_INLINE void block_frame(const cm_model *model, const cm_weights *w, const cm_sizes *n, const cm_block *block,
-                           const float *unit, int frame, const float *zero, float *restrict scratch, int32_t *restrict at)
+CM_STAGE void block_frame(const cm_model *model, const cm_weights *w, const cm_sizes *n, const cm_block *block,
+                           const float *unit, int frame, float *restrict scratch, int32_t *restrict at)
 {
     const int N = n->responses;
     float *x = scratch, *path_x = scratch + N;
@@ -48,7 +48,7 @@ CM_INLINE void block_frame(const cm_model *model, const cm_weights *w, const cm_
             block->sums[d] += unit[d];
         return;
     }
-    matching_responses(w, n, unit, zero, x);
+    matching_responses(w, n, unit, x);
     CM_TAP(TAP_RESPONSES, frame, x, N);
     const float most = LARGEST_SCALE + 1;  /* no model has larger ones; a forged one may, or NaN */
     if (model->path_power == 4.0f) {       /* e^(4 e) is the fourth power of e^e */
@@ -71,6 +71,13 @@ CM_INLINE void block_frame(const cm_model *model, const cm_weights *w, const cm_
     }
     circular_add(block->sums, x, N, frame);
     path_frame(block->path, block->path_at, path_x, at, n->classes);
+}
+
+/* The finished block that is the `number`th from the oldest on. */
+CM_INLINE const uint8_t *finished_block(const uint8_t *finished, size_t size, int oldest, int number)
+{
+    const int place = oldest + number;
+    return finished + (size_t)(place < FINISHED ? place : place - FINISHED) * size;
 }
 
 #ifdef CM_COMPACT

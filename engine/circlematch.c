@@ -25,6 +25,7 @@
 #ifdef CM_COMPACT
 typedef int16_t cm_sample;
 typedef int8_t cm_kept;                 /* a number of a unit frame, times 127 */
+#define CM_IN_PLACE 1                   /* the power takes the place of the transform */
 #define CM_SAMPLE int16_t
 #define CM_FROM_SAMPLE(sample) ((float)(sample) * (1.0f / 32768.0f))
 #else
@@ -34,6 +35,15 @@ typedef float cm_kept;
 #define CM_LANES 1
 #include "front_end_lanes.h"
 #undef CM_LANES
+
+/* Scratch of the transform: real parts, imaginary parts, and the power, which may take the place of the real parts. */
+#ifdef CM_IN_PLACE
+#define TRANSFORM_ARRAYS 2
+#define POWER_AT(re) (re)
+#else
+#define TRANSFORM_ARRAYS 3
+#define POWER_AT(re) ((re) + 2 * CM_HALF_FFT)
+#endif
 
 struct cm_stream {
     const cm_model *model;
@@ -68,7 +78,6 @@ struct cm_stream {
     cm_detection detection;
 
     float *scratch;             /* shared by stages that do not run at the same time */
-    float *zero;                /* (responses) */
 };
 
 /* ---- memory ---- */
@@ -93,12 +102,12 @@ static size_t most(size_t a, size_t b)
     return a > b ? a : b;
 }
 
-/* Floats of scratch: for the transform; for a frame's responses; for a decision; for an unpacked block. */
+/* Floats of scratch: for the transform, the encoder, a frame's responses, a decision. */
 static size_t scratch_count(const cm_model *model, const cm_sizes *n)
 {
-    const size_t transform = 3 * CM_HALF_FFT, frame = 3 * (size_t)n->responses + (size_t)n->frame;
-    const size_t decision = sums_count(model, n) + 5 * (size_t)n->classes, unpacked = 2 * path_count(model, n);
-    return most(most(transform, frame), most(decision, unpacked));
+    const size_t transform = TRANSFORM_ARRAYS * CM_HALF_FFT, frame = most(3 * (size_t)n->responses, (size_t)n->frame) + (size_t)n->frame;
+    const size_t decision = sums_count(model, n) + 5 * (size_t)n->classes;
+    return most(most(transform, frame), most(decision, encoder_scratch(n)));
 }
 
 /* Lays the stream out from `base`, or with NULL only measures; returns the bytes used. */
@@ -116,10 +125,8 @@ static size_t lay_out(const cm_model *model, uint8_t *base)
     laid.detection.bursts = TAKE(cm_burst, model->classes);
     laid.samples = TAKE(cm_sample, CM_WINDOW);
     laid.encoder.picture = TAKE(float, CONV_FRAMES * PICTURE_ROWS);
-    laid.encoder.conv = TAKE(float, DEPTHWISE_FRAMES * ROWS * n.channels);
+    laid.encoder.conv = TAKE(float, (DEPTHWISE_FRAMES - 1) * ROWS * n.channels);
     laid.encoder.halves = TAKE(float, (model->filters + 1) * TAPS * n.half);
-    laid.encoder.row = TAKE(float, n.channels + n.width);
-    laid.encoder.features = TAKE(float, n.features + n.frame);
     laid.open.sums = TAKE(float, sums_count(model, &n));
     laid.open.path = TAKE(float, path_count(model, &n));
     laid.open.path_at = TAKE(cm_exponent, path_count(model, &n));
@@ -135,7 +142,8 @@ static size_t lay_out(const cm_model *model, uint8_t *base)
     laid.scores = TAKE(float, n.classes);
     laid.probabilities = TAKE(float, n.classes);
     laid.scratch = TAKE(float, scratch_count(model, &n));
-    laid.zero = TAKE(float, n.responses);
+    laid.encoder.scratch = laid.scratch;
+    laid.encoder.zero = TAKE(float, n.channels);
     if (base) {
         place_weights(model, &laid.weights);
         *stream = laid;
@@ -168,7 +176,6 @@ cm_status cm_stream_open(cm_stream **stream, const cm_model *model, void *memory
     *stream = (cm_stream *)(void *)base;
     (*stream)->every_frame = chosen.every_frame;
     (*stream)->detection.threshold = chosen.threshold;
-    memset((*stream)->zero, 0, sizeof(float) * (size_t)(*stream)->sizes.responses);
     cm_reset(*stream);
     return CM_OK;
 }
@@ -178,9 +185,10 @@ void cm_reset(cm_stream *stream)
     const cm_sizes *n = &stream->sizes;
     memset(stream->samples, 0, sizeof(cm_sample) * CM_WINDOW);
     memset(stream->encoder.picture, 0, sizeof(float) * CONV_FRAMES * PICTURE_ROWS);
-    memset(stream->encoder.conv, 0, sizeof(float) * (size_t)(DEPTHWISE_FRAMES * ROWS * n->channels));
+    memset(stream->encoder.conv, 0, sizeof(float) * (size_t)((DEPTHWISE_FRAMES - 1) * ROWS * n->channels));
     memset(stream->encoder.halves, 0, sizeof(float) * (size_t)((stream->model->filters + 1) * TAPS * n->half));
-    stream->encoder.fifth = stream->encoder.third = 0;
+    memset(stream->encoder.zero, 0, sizeof(float) * (size_t)n->channels);
+    stream->encoder.fifth = stream->encoder.older = 0;
     stream->filled = PAST;
     stream->samples_heard = stream->pictures = stream->frames = 0;
     stream->length = UNKNOWN_LENGTH;
@@ -199,7 +207,7 @@ CM_INLINE void keep_frame(cm_stream *stream, const float *unit)
     cm_kept *kept = stream->kept + stream->place * stream->sizes.frame;
     for (int d = 0; d < stream->sizes.frame; d++)
 #ifdef CM_COMPACT
-        kept[d] = (cm_kept)rounded(127.0f * unit[d], -127.0f, 127.0f);
+        kept[d] = (cm_kept)nearest(127.0f * cm_clamp_float(unit[d], -1.0f, 1.0f));
 #else
         kept[d] = unit[d];
 #endif
@@ -260,21 +268,11 @@ static void softmax(const float *restrict scores, int count, float *restrict out
         out[k] /= sum;
 }
 
-CM_INLINE const uint8_t *finished_block(const cm_stream *stream, int age_from_oldest)
+/* Chains the product of the `number`th finished block, from the oldest on, to the right of the row. */
+CM_INLINE void chain_finished(cm_stream *stream, int number)
 {
-    const int place = stream->oldest + age_from_oldest;
-    return stream->finished + (size_t)(place < FINISHED ? place : place - FINISHED) * stream->finished_size;
-}
-
-/* Chains the product of a finished block to the right of the row. */
-CM_INLINE void chain_finished(cm_stream *stream, int age_from_oldest)
-{
-    const size_t entries = path_count(stream->model, &stream->sizes);
-    const cm_block space = { NULL, stream->scratch, (cm_exponent *)(void *)(stream->scratch + entries) };
-    const float *path;
-    const cm_exponent *path_at;
-    block_path(stream->model, &stream->sizes, &stream->packing, finished_block(stream, age_from_oldest), &space, &path, &path_at);
-    path_fold(stream->row, stream->row_at, path, path_at, stream->sizes.classes);
+    const uint8_t *block = finished_block(stream->finished, stream->finished_size, stream->oldest, number);
+    finished_chain(stream->model, &stream->sizes, &stream->packing, block, stream->row, stream->row_at);
 }
 
 /* Begins the row anew, with nothing but the paths of a block in it, or none. */
@@ -282,7 +280,7 @@ CM_INLINE void begin_row(cm_stream *stream, const cm_block *first)
 {
     path_clear(stream->row, stream->row_at, PROTOTYPES * stream->sizes.classes);
     if (first)
-        path_fold(stream->row, stream->row_at, first->path, first->path_at, stream->sizes.classes);
+        path_chain(stream->row, stream->row_at, first->path, first->path_at, stream->sizes.classes);
 }
 
 /* Scores of the window that ends with the newest frame. The row holds the paths through all finished blocks; `cut` is
@@ -297,17 +295,16 @@ CM_INLINE void decide(cm_stream *stream, const cm_block *cut)
         memcpy(total, cut->sums, sizeof(float) * count);
     else
         memset(total, 0, sizeof(float) * count);
-    for (int b = 0; b < FINISHED; b++)
-        block_add_sums(model, n, finished_block(stream, b), total);
+    finished_sums(model, n, stream->finished, stream->finished_size, stream->oldest, total);
     for (size_t i = 0; i < count; i++)
         total[i] += stream->open.sums[i];
     if (model->mean_pooling) {
         for (size_t i = 0; i < count; i++)
             total[i] *= 1.0f / T;
-        map(stream->scores, total, stream->weights.linear, stream->weights.bias, n->frame, n->classes);
+        map(stream->scores, total, stream->weights.linear, stream->weights.bias, NULL, n->frame, n->classes);
     } else {
         const int last = (PROTOTYPES - 1) * n->classes;
-        path_fold(stream->row, stream->row_at, stream->open.path, stream->open.path_at, n->classes);
+        path_chain(stream->row, stream->row_at, stream->open.path, stream->open.path_at, n->classes);
         readout(model, &stream->weights, n, total, stream->row + last, stream->row_at + last, rest, stream->scores);
     }
     softmax(stream->scores, model->classes, stream->probabilities);
@@ -316,7 +313,7 @@ CM_INLINE void decide(cm_stream *stream, const cm_block *cut)
 /* Adds a unit frame to a block. */
 CM_INLINE void add_frame(cm_stream *stream, const cm_block *block, const float *unit, int place)
 {
-    block_frame(stream->model, &stream->weights, &stream->sizes, block, unit, place, stream->zero, stream->scratch,
+    block_frame(stream->model, &stream->weights, &stream->sizes, block, unit, place, stream->scratch,
                 (int32_t *)(void *)(stream->scratch + 2 * stream->sizes.responses));
 }
 
@@ -375,7 +372,7 @@ CM_INLINE int score_window(cm_stream *stream)
     return 1;
 }
 
-/* The open block is full: it takes the place of the oldest. */
+/* The open block is full: it takes the place of the oldest. This waits for the next frame, which has no decision to make. */
 static void finish_block(cm_stream *stream)
 {
     uint8_t *to = stream->finished + (size_t)(stream->blocks < FINISHED ? stream->blocks : stream->oldest) * stream->finished_size;
@@ -399,7 +396,7 @@ static void detect(cm_stream *stream)
 CM_INLINE int head_step(cm_stream *stream, const float *first, const float *second)
 {
     const cm_sizes *n = &stream->sizes;
-    float *unit = stream->scratch + 3 * n->responses;
+    float *unit = stream->scratch + most(3 * (size_t)n->responses, (size_t)n->frame);
     CM_TAP(TAP_FEATURES, stream->frames, first, n->half);
     CM_TAP(TAP_FEATURES, stream->frames, second, n->half);
     if (stream->model->mean_pooling) {
@@ -409,6 +406,8 @@ CM_INLINE int head_step(cm_stream *stream, const float *first, const float *seco
         matching_frame(&stream->weights, n, first, second, unit);
         CM_TAP(TAP_FRAME, stream->frames, unit, n->frame);
     }
+    if (stream->in_block == BLOCK_FRAMES)
+        finish_block(stream);
     keep_frame(stream, unit);
     add_frame(stream, &stream->open, unit, stream->place);
     const int scored = score_window(stream);
@@ -416,8 +415,7 @@ CM_INLINE int head_step(cm_stream *stream, const float *first, const float *seco
         stream->newest = stream->frames;
     stream->frames++;
     stream->place = stream->place + 1 < T ? stream->place + 1 : 0;
-    if (++stream->in_block == BLOCK_FRAMES)
-        finish_block(stream);
+    stream->in_block++;
     return scored;
 }
 
@@ -431,8 +429,8 @@ CM_DISPATCH static int hop(cm_stream *stream, int silence)
     if (silence) {
         memset(picture, 0, sizeof(float) * PICTURE_ROWS);
     } else {
-        float *re = stream->scratch, *im = re + CM_HALF_FFT, *power = im + CM_HALF_FFT;
-        log_mel_frame_x1(stream->samples, re, im, power, picture + 1);
+        float *re = stream->scratch, *im = re + CM_HALF_FFT;
+        log_mel_frame_x1(stream->samples, re, im, POWER_AT(re), picture + 1);
         CM_TAP(TAP_MEL, stream->pictures, picture + 1, BANDS);
     }
     const int64_t m = stream->pictures + stream->flushed;
@@ -469,7 +467,7 @@ static cm_sample sample_of_f32(float sample)
 {
     const float finite = cm_clamp_float(sample == sample ? sample : 0.0f, -LOUDEST, LOUDEST);
 #ifdef CM_COMPACT
-    return (int16_t)rounded(finite * 32768.0f, -32768.0f, 32767.0f);
+    return (int16_t)nearest(cm_clamp_float(finite * 32768.0f, -32768.0f, 32767.0f));
 #else
     return finite;
 #endif

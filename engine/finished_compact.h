@@ -32,45 +32,52 @@ static uint16_t packed_entry(const cm_packing *packing, float value, int32_t exp
     return (uint16_t)(word < 1 ? 1 : word > 65535 ? 65535 : word);
 }
 
-static float unpacked_entry(const cm_packing *packing, uint16_t word, cm_exponent *exponent)
+CM_INLINE cm_scaled unpacked_entry(const cm_packing *packing, uint32_t word)
 {
     cm_float_bits number;
-    if (!word) {
-        *exponent = NO_PATH;
-        return 0;
-    }
-    *exponent = (cm_exponent)((word >> packing->mantissa) + packing->lowest);
-    number.bits = 127u << 23 | (uint32_t)(word & ((1 << packing->mantissa) - 1)) << (23 - packing->mantissa);
-    return number.value;
+    cm_scaled entry;
+    number.bits = word ? 127u << 23 | (word << (23 - packing->mantissa) & 0x7fffffu) : 0;
+    entry.value = number.value;
+    entry.at = word ? (int32_t)(word >> packing->mantissa) + packing->lowest : NO_PATH;
+    return entry;
 }
 
-/* 2^k for any exponent that a float has. */
-static float any_power_of_two(int k)
+/* 2^k for any exponent that a normal float has. */
+CM_INLINE float any_power_of_two(int k)
 {
     cm_float_bits out;
-    out.bits = (uint32_t)(k < -126 ? 1 : k > 127 ? 254 : k + 127) << 23;
+    out.bits = (uint32_t)(k + 127) << 23;
     return out.value;
 }
 
-static int rounded(float x, float bottom, float top)
+/* The nearest whole number, for numbers that fit in 16 bits with or without a sign; some number for any other. */
+CM_INLINE uint16_t nearest(float x)
 {
-    x = cm_clamp_float(x, bottom, top);
-    return (int)(x + (x < 0 ? -0.5f : 0.5f));
+    cm_float_bits out;
+    out.value = x + CM_EXP_ROUNDER;
+    return (uint16_t)out.bits;
 }
 
-/* A finished block: moments (4, M, classes), sums (M, classes), products (15, classes), exponents (M, classes). */
+/* A curve of a finished block: four moments and the sum, in units of 2^(exponent - 15) and half of that. */
+typedef struct {
+    int16_t moments[2 * HARMONICS];
+    uint16_t sum;
+} cm_packed_curve;
+
+/* A finished block: curves (M, classes), products (15, classes), exponents of the curves (M, classes). */
 static size_t finished_size(const cm_model *model, const cm_sizes *n)
 {
     if (model->mean_pooling)
         return sizeof(float) * sums_count(model, n);
-    return ((size_t)(STATISTICS * n->responses) + path_count(model, n)) * 2 + (size_t)PADDED(n->responses);
+    return sizeof(cm_packed_curve) * (size_t)n->responses + 2 * path_count(model, n) + (size_t)n->responses;
 }
 
 static void block_store(const cm_model *model, const cm_sizes *n, const cm_packing *packing, const cm_block *block,
                         uint8_t *to)
 {
     const int N = n->responses, entries = (int)path_count(model, n);
-    uint16_t *words = (uint16_t *)(void *)to, *products = words + STATISTICS * N;
+    cm_packed_curve *curve = (cm_packed_curve *)(void *)to;
+    uint16_t *products = (uint16_t *)(curve + N);
     int8_t *exponents = (int8_t *)(products + entries);
     if (model->mean_pooling) {
         memcpy(to, block->sums, finished_size(model, n));
@@ -79,45 +86,66 @@ static void block_store(const cm_model *model, const cm_sizes *n, const cm_packi
     for (int i = 0; i < N; i++) {
         cm_float_bits sum;
         sum.value = block->sums[i];
-        const int exponent = (int)(sum.bits >> 23 & 255) - 126;  /* sum < 2^exponent */
-        const float scale = any_power_of_two(16 - exponent);
-        exponents[i] = (int8_t)(exponent < -126 ? -126 : exponent > 127 ? 127 : exponent);
-        words[4 * N + i] = (uint16_t)rounded(sum.value * scale, 0.0f, 65535.0f);
-        for (int m = 0; m < 4; m++)
-            words[m * N + i] = (uint16_t)(int16_t)rounded(0.5f * block->sums[(m + 1) * N + i] * scale, -32767.0f, 32767.0f);
+        int exponent = (int)(sum.bits >> 23 & 255) - 126;  /* sum < 2^exponent */
+        exponent = exponent < -110 ? -110 : exponent > 120 ? 120 : exponent;
+        const float scale = any_power_of_two(15 - exponent), whole = 2.0f * scale * sum.value;
+        exponents[i] = (int8_t)exponent;
+        curve[i].sum = nearest(whole < 65535.0f ? whole : 65535.0f);
+        CM_UNROLL for (int m = 0; m < 2 * HARMONICS; m++)
+            curve[i].moments[m] = (int16_t)nearest(block->sums[(m + 1) * N + i] * scale * (32767.0f / 32768.0f));
     }
     for (int i = 0; i < entries; i++)
         products[i] = packed_entry(packing, block->path[i], block->path_at[i]);
 }
 
-/* total += the sums of a finished block. */
-static void block_add_sums(const cm_model *model, const cm_sizes *n, const uint8_t *from, float *restrict total)
+/* total += the sums of all finished blocks; curve by curve, so that the sums stay in registers. */
+static void finished_sums(const cm_model *model, const cm_sizes *n, const uint8_t *finished, size_t size, int oldest,
+                          float *restrict total)
 {
     const int N = n->responses;
+    (void)oldest;
     if (model->mean_pooling) {
-        const float *sums = (const float *)(const void *)from;
-        for (int d = 0; d < n->frame; d++)
-            total[d] += sums[d];
+        for (int b = 0; b < FINISHED; b++)
+            for (int d = 0; d < n->frame; d++)
+                total[d] += ((const float *)(const void *)(finished + (size_t)b * size))[d];
         return;
     }
-    const uint16_t *words = (const uint16_t *)(const void *)from;
-    const int8_t *exponents = (const int8_t *)(words + STATISTICS * N + path_count(model, n));
+    const size_t at = sizeof(cm_packed_curve) * (size_t)N + 2 * path_count(model, n);
     for (int i = 0; i < N; i++) {
-        const float scale = any_power_of_two(exponents[i] - 16), moment_scale = 2 * scale;
-        total[i] += (float)words[4 * N + i] * scale;
-        CM_UNROLL for (int m = 0; m < 4; m++)
-            total[(m + 1) * N + i] += (float)(int16_t)words[m * N + i] * moment_scale;
+        float sum[STATISTICS] = { 0 };
+        const uint8_t *block = finished;
+        for (int b = 0; b < FINISHED; b++, block += size) {
+            const cm_packed_curve *curve = (const cm_packed_curve *)(const void *)block + i;
+            const float scale = any_power_of_two((int8_t)block[at + (size_t)i] - 15);
+            sum[0] += scale * (float)curve->sum;
+            CM_UNROLL for (int m = 0; m < 2 * HARMONICS; m++)
+                sum[m + 1] += scale * (float)curve->moments[m];
+        }
+        total[i] += 0.5f * sum[0];
+        CM_UNROLL for (int m = 0; m < 2 * HARMONICS; m++)
+            total[(m + 1) * N + i] += sum[m + 1] * (32768.0f / 32767.0f);
     }
 }
 
-/* The product of a finished block, in full precision: unpacked into `space`. */
-static void block_path(const cm_model *model, const cm_sizes *n, const cm_packing *packing, const uint8_t *from,
-                       const cm_block *space, const float **path, const cm_exponent **path_at)
+/* Chains the product of a finished block to the right of the row. */
+static void finished_chain(const cm_model *model, const cm_sizes *n, const cm_packing *packing, const uint8_t *block,
+                           float *restrict values, cm_exponent *restrict exponents)
 {
-    const uint16_t *products = (const uint16_t *)(const void *)from + STATISTICS * n->responses;
-    const int entries = (int)path_count(model, n);
-    for (int i = 0; i < entries; i++)
-        space->path[i] = unpacked_entry(packing, products[i], &space->path_at[i]);
-    *path = space->path;
-    *path_at = space->path_at;
+    const int K = n->classes;
+    const uint16_t *products = (const uint16_t *)(const void *)(block + sizeof(cm_packed_curve) * (size_t)n->responses);
+    (void)model;
+    for (int k = 0; k < K; k++) {
+        cm_scaled row[PROTOTYPES], entry[PATH_ENTRIES];
+        CM_UNROLL for (int s = 0; s < PROTOTYPES; s++) {
+            row[s].value = values[s * K + k];
+            row[s].at = exponents[s * K + k];
+        }
+        CM_UNROLL for (int i = 0; i < PATH_ENTRIES; i++)
+            entry[i] = unpacked_entry(packing, products[i * K + k]);
+        path_fold(row, entry);
+        CM_UNROLL for (int s = 0; s < PROTOTYPES; s++) {
+            values[s * K + k] = row[s].value;
+            exponents[s * K + k] = (cm_exponent)row[s].at;
+        }
+    }
 }

@@ -27,19 +27,23 @@ static void block_store(const cm_model *model, const cm_sizes *n, const cm_packi
     memcpy(to + sums + path, block->path_at, sizeof(cm_exponent) * path_count(model, n));
 }
 
-static void block_add_sums(const cm_model *model, const cm_sizes *n, const uint8_t *from, float *restrict total)
+/* total += the sums of all finished blocks, from the oldest on. */
+CM_STAGE void finished_sums(const cm_model *model, const cm_sizes *n, const uint8_t *finished, size_t size, int oldest,
+                            float *restrict total)
 {
-    const float *sums = (const float *)(const void *)from;
     const int count = (int)sums_count(model, n);
-    for (int i = 0; i < count; i++)
-        total[i] += sums[i];
+    for (int b = 0; b < FINISHED; b++) {
+        const float *sums = (const float *)(const void *)finished_block(finished, size, oldest, b);
+        for (int i = 0; i < count; i++)
+            total[i] += sums[i];
+    }
 }
 
-static void block_path(const cm_model *model, const cm_sizes *n, const cm_packing *packing, const uint8_t *from,
-                       const cm_block *space, const float **path, const cm_exponent **path_at)
+/* Chains the product of a finished block to the right of the row. */
+CM_STAGE void finished_chain(const cm_model *model, const cm_sizes *n, const cm_packing *packing, const uint8_t *block,
+                             float *restrict row, cm_exponent *restrict row_at)
 {
-    const float *values = (const float *)(const void *)from + sums_count(model, n);
-    (void)packing, (void)space;
-    *path = values;
-    *path_at = (const cm_exponent *)(const void *)(values + path_count(model, n));
+    const float *path = (const float *)(const void *)block + sums_count(model, n);
+    (void)packing;
+    path_chain(row, row_at, path, (const cm_exponent *)(const void *)(path + path_count(model, n)), n->classes);
 }

@@ -78,7 +78,7 @@ CM_INLINE void LANED(fourier)(const CM_SAMPLE *restrict samples, vec *restrict r
                          LANED(packed)(samples, n + 2 * first), LANED(packed)(samples, n + 3 * first),
                          re + n, im + n, first, n * (CM_FFT / CM_HALF_FFT));
     for (int block = 0; block < CM_HALF_FFT; block += first)
-        for (int span = first; span > 1; span /= 4) {
+        CM_UNROLL for (int span = first; span > 1; span /= 4) {
             const int quarter = span / 4;
             for (int n = 0; n < quarter; n++)
                 for (int at = block + n; at < block + first; at += span) {
@@ -91,10 +91,20 @@ CM_INLINE void LANED(fourier)(const CM_SAMPLE *restrict samples, vec *restrict r
         }
 }
 
+/* Where the power of a bin is kept: with CM_IN_PLACE where the transform left the bin, for `power` is `re` then. */
+CM_INLINE int LANED(power_place)(int bin)
+{
+#ifdef CM_IN_PLACE
+    return cm_bin_place[bin];
+#else
+    return bin;
+#endif
+}
+
 /* Power of the bins 1 … CM_HALF_FFT - 1 of the real signal, from the packed transform Z (N = CM_HALF_FFT):
  *     E = (Z[k] + conj Z[N-k]) / 2,   O = -i (Z[k] - conj Z[N-k]) / 2,   X[k] = E + w^k O,   X[N-k] = conj(E - w^k O).
  * Bin 0 and bin N carry no mel weight and are left out. */
-CM_INLINE void LANED(power_spectrum)(const vec *restrict re, const vec *restrict im, vec *restrict power)
+CM_INLINE void LANED(power_spectrum)(const vec *re, const vec *im, vec *power)
 {
     for (int k = 1; k < CM_HALF_FFT / 2; k++) {
         const int here = cm_bin_place[k], there = cm_bin_place[CM_HALF_FFT - k];
@@ -104,11 +114,11 @@ CM_INLINE void LANED(power_spectrum)(const vec *restrict re, const vec *restrict
         const vec turned_r = odd_r * c - odd_i * s, turned_i = odd_r * s + odd_i * c;
         const vec sum_r = even_r + turned_r, sum_i = even_i + turned_i;
         const vec rest_r = even_r - turned_r, rest_i = even_i - turned_i;
-        power[k] = sum_r * sum_r + sum_i * sum_i;
-        power[CM_HALF_FFT - k] = rest_r * rest_r + rest_i * rest_i;
+        power[LANED(power_place)(k)] = sum_r * sum_r + sum_i * sum_i;
+        power[LANED(power_place)(CM_HALF_FFT - k)] = rest_r * rest_r + rest_i * rest_i;
     }
     const int middle = cm_bin_place[CM_HALF_FFT / 2];
-    power[CM_HALF_FFT / 2] = re[middle] * re[middle] + im[middle] * im[middle];
+    power[LANED(power_place)(CM_HALF_FFT / 2)] = re[middle] * re[middle] + im[middle] * im[middle];
 }
 
 /* Triangles over the power, then log(power + floor) - log(floor). */
@@ -116,16 +126,16 @@ CM_INLINE void LANED(mel_log)(const vec *restrict power, float *restrict mel)
 {
     const float *weight = cm_mel_weight;
     for (int b = 0; b < CM_MEL_BANDS; b++) {
-        const vec *bin = power + cm_mel_first[b];
-        vec even = bin[0] * weight[0], odd = { 0 };  /* two sums at once: neither waits for the other */
+        const int first = cm_mel_first[b], count = cm_mel_count[b];
+        vec even = power[LANED(power_place)(first)] * weight[0], odd = { 0 };  /* two sums: neither waits for the other */
         int k = 1;
-        for (; k + 1 < cm_mel_count[b]; k += 2) {
-            odd += bin[k] * weight[k];
-            even += bin[k + 1] * weight[k + 1];
+        for (; k + 1 < count; k += 2) {
+            odd += power[LANED(power_place)(first + k)] * weight[k];
+            even += power[LANED(power_place)(first + k + 1)] * weight[k + 1];
         }
-        if (k < cm_mel_count[b])
-            odd += bin[k] * weight[k];
-        weight += cm_mel_count[b];
+        if (k < count)
+            odd += power[LANED(power_place)(first + k)] * weight[k];
+        weight += count;
         *(vec *)(mel + b * CM_LANES) = (even + odd) * CM_INVERSE_POWER_FLOOR + 1.0f;
     }
     CM_INDEPENDENT for (int i = 0; i < CM_MEL_BANDS * CM_LANES; i++)

@@ -8,7 +8,7 @@
 #include "model.h"
 
 /* Norm, SiLU and length one: features in two halves -> the unit frame. Padded places are 0 and stay 0. */
-CM_INLINE void matching_frame(const cm_weights *w, const cm_sizes *n, const float *first, const float *second,
+CM_STAGE void matching_frame(const cm_weights *w, const cm_sizes *n, const float *first, const float *second,
                               float *restrict frame)
 {
     memcpy(frame, first, sizeof(float) * (size_t)n->half);
@@ -25,11 +25,10 @@ CM_INLINE void matching_frame(const cm_weights *w, const cm_sizes *n, const floa
         frame[d] *= inverse;
 }
 
-/* Responses of all classes, Eq. (2): (M, classes), |e| <= alpha. `zero` holds that many zeros. */
-CM_INLINE void matching_responses(const cm_weights *w, const cm_sizes *n, const float *frame, const float *zero,
-                                  float *restrict responses)
+/* Responses of all classes, Eq. (2): (M, classes), |e| <= alpha. */
+CM_INLINE void matching_responses(const cm_weights *w, const cm_sizes *n, const float *frame, float *restrict responses)
 {
-    map(responses, frame, w->prototypes, zero, n->frame, n->responses);
+    map(responses, frame, w->prototypes, NULL, NULL, n->frame, n->responses);
 }
 
 #endif

@@ -75,11 +75,10 @@ typedef struct {
     const float *conv, *conv_shift;             /* (5 frames, 3 rows, channels) (channels) */
     const float *depthwise, *depthwise_shift;   /* (3 frames, 3 rows, channels) (channels) */
     const float *pointwise, *pointwise_shift;   /* (true channels, width) (width) */
-    const float *bands, *bands_shift;           /* (16 rows, true D, group) (features) */
+    const float *bands, *bands_shift;           /* (16 rows, width, group) (features) */
     const float *fuse, *fuse_shift;             /* (features, frame) (frame) */
-    struct {
-        const float *taps, *shift, *map;        /* (5 frames, half) (half) (half, half); the 1/2 of Eq. (1) is in the map */
-    } lifting[MOST_FILTERS];
+    const float *lifting;                       /* for each filter: taps (5 frames, half), shift (half), map (half, half) */
+    int lifting_step;                           /* from one filter to the next; the 1/2 of Eq. (1) is in the map */
     const float *norm_scale, *norm_shift;       /* (frame) each */
     const float *prototypes;                    /* (frame, M, classes), of length alpha */
     const float *beta;                          /* (24), the gain in it */
@@ -118,15 +117,14 @@ static size_t place_weights(const cm_model *model, cm_weights *w)
     PLACE(depthwise_shift, n.channels);
     PLACE(pointwise, model->channels * n.width);
     PLACE(pointwise_shift, n.width);
-    PLACE(bands, ROWS * model->width * n.group);
+    PLACE(bands, ROWS * n.width * n.group);
     PLACE(bands_shift, n.features);
     PLACE(fuse, n.features * n.frame);
     PLACE(fuse_shift, n.frame);
-    for (int k = 0; k < model->filters; k++) {
-        PLACE(lifting[k].taps, TAPS * n.half);
-        PLACE(lifting[k].shift, n.half);
-        PLACE(lifting[k].map, n.half * n.half);
-    }
+    const int filter = (TAPS + 1) * n.half + n.half * n.half;
+    PLACE(lifting, model->filters * filter);
+    if (w)
+        w->lifting_step = filter;
     if (model->mean_pooling) {
         PLACE(linear, n.frame * n.classes);
     } else {

@@ -33,12 +33,28 @@ CM_INLINE float power_of_two(int32_t d)
     return out.value;
 }
 
-/* value * 2^exponent += term * 2^at */
-CM_INLINE void path_add(float *value, cm_exponent *exponent, float term, int32_t at)
+/* A number with an exponent of its own. */
+typedef struct {
+    float value;
+    int32_t at;
+} cm_scaled;
+
+/* sum + term * 2^at. One of the two is scaled down: with vectors both, which is faster than a choice. */
+CM_INLINE cm_scaled scaled_add(cm_scaled sum, float term, int32_t at)
 {
-    const int32_t now = *exponent, top = now > at ? now : at;
-    *value = *value * power_of_two(now - top) + term * power_of_two(at - top);
-    *exponent = (cm_exponent)top;
+#ifdef CM_VECTORS
+    const int32_t top = sum.at > at ? sum.at : at;
+    sum.value = sum.value * power_of_two(sum.at - top) + term * power_of_two(at - top);
+    sum.at = top;
+#else
+    if (at > sum.at) {
+        sum.value = sum.value * power_of_two(sum.at - at) + term;
+        sum.at = at;
+    } else {
+        sum.value += term * power_of_two(at - sum.at);
+    }
+#endif
+    return sum;
 }
 
 CM_INLINE void path_clear(float *values, cm_exponent *exponents, int count)
@@ -49,38 +65,62 @@ CM_INLINE void path_clear(float *values, cm_exponent *exponents, int count)
     }
 }
 
-/* One more frame on the right: values and exponents are (15, classes), x and its exponents `at` are (M, classes).
+/* One more frame on the right: values and exponents are (15, classes), x and its exponents `x_at` are (M, classes).
  * From the last column to the first, so that each entry still sees the column before as it was. */
-CM_INLINE void path_frame(float *restrict values, cm_exponent *restrict exponents, const float *restrict x,
-                          const int32_t *restrict at, int classes)
+CM_STAGE void path_frame(float *restrict values, cm_exponent *restrict exponents, const float *restrict x,
+                         const int32_t *restrict x_at, int classes)
 {
-    CM_UNROLL for (int j = PROTOTYPES; j > 0; j--) {
-        const float *here = x + (j - 1) * classes;
-        const int32_t *here_at = at + (j - 1) * classes;
-        CM_UNROLL for (int i = 0; i < j - 1; i++) {
-            const int to = PATH_ENTRY(i, j) * classes, from = PATH_ENTRY(i, j - 1) * classes;
-            CM_INDEPENDENT for (int k = 0; k < classes; k++)
-                path_add(values + to + k, exponents + to + k, values[from + k] * here[k], exponents[from + k] + here_at[k]);
+    CM_INDEPENDENT for (int k = 0; k < classes; k++) {
+        cm_scaled entry[PATH_ENTRIES];
+        CM_UNROLL for (int i = 0; i < PATH_ENTRIES; i++) {
+            entry[i].value = values[i * classes + k];
+            entry[i].at = exponents[i * classes + k];
         }
-        const int alone = PATH_ENTRY(j - 1, j) * classes;
-        CM_INDEPENDENT for (int k = 0; k < classes; k++)
-            path_add(values + alone + k, exponents + alone + k, here[k], here_at[k]);
+        CM_UNROLL for (int j = PROTOTYPES; j > 0; j--) {
+            const float here = x[(j - 1) * classes + k];
+            const int32_t at = x_at[(j - 1) * classes + k];
+            CM_UNROLL for (int i = 0; i < j - 1; i++) {
+                const cm_scaled before = entry[PATH_ENTRY(i, j - 1)];
+                entry[PATH_ENTRY(i, j)] = scaled_add(entry[PATH_ENTRY(i, j)], before.value * here, before.at + at);
+            }
+            entry[PATH_ENTRY(j - 1, j)] = scaled_add(entry[PATH_ENTRY(j - 1, j)], here, at);
+        }
+        CM_UNROLL for (int i = 0; i < PATH_ENTRIES; i++) {
+            values[i * classes + k] = entry[i].value;
+            exponents[i * classes + k] = (cm_exponent)entry[i].at;
+        }
     }
 }
 
-/* One more stretch on the right of the top row alone, without its leading 1: row (M, classes) times entries (15, classes). */
-CM_INLINE void path_fold(float *restrict row, cm_exponent *restrict row_at, const float *restrict values,
-                         const cm_exponent *restrict exponents, int classes)
+/* One more stretch on the right of the top row alone, without its leading 1. */
+CM_INLINE void path_fold(cm_scaled row[PROTOTYPES], const cm_scaled entry[PATH_ENTRIES])
 {
     CM_UNROLL for (int j = PROTOTYPES; j > 0; j--) {
-        const int to = (j - 1) * classes, first = PATH_ENTRY(0, j) * classes;
-        CM_INDEPENDENT for (int k = 0; k < classes; k++)
-            path_add(row + to + k, row_at + to + k, values[first + k], exponents[first + k]);
-        CM_UNROLL for (int i = 1; i < j; i++) {
-            const int from = (i - 1) * classes, entry = PATH_ENTRY(i, j) * classes;
-            CM_INDEPENDENT for (int k = 0; k < classes; k++)
-                path_add(row + to + k, row_at + to + k, row[from + k] * values[entry + k],
-                         row_at[from + k] + exponents[entry + k]);
+        row[j - 1] = scaled_add(row[j - 1], entry[PATH_ENTRY(0, j)].value, entry[PATH_ENTRY(0, j)].at);
+        CM_UNROLL for (int i = 1; i < j; i++)
+            row[j - 1] = scaled_add(row[j - 1], row[i - 1].value * entry[PATH_ENTRY(i, j)].value,
+                                    row[i - 1].at + entry[PATH_ENTRY(i, j)].at);
+    }
+}
+
+/* The same for all classes: row (M, classes) times entries (15, classes). */
+CM_STAGE void path_chain(float *restrict values, cm_exponent *restrict exponents, const float *restrict block,
+                         const cm_exponent *restrict block_at, int classes)
+{
+    CM_INDEPENDENT for (int k = 0; k < classes; k++) {
+        cm_scaled row[PROTOTYPES], entry[PATH_ENTRIES];
+        CM_UNROLL for (int s = 0; s < PROTOTYPES; s++) {
+            row[s].value = values[s * classes + k];
+            row[s].at = exponents[s * classes + k];
+        }
+        CM_UNROLL for (int i = 0; i < PATH_ENTRIES; i++) {
+            entry[i].value = block[i * classes + k];
+            entry[i].at = block_at[i * classes + k];
+        }
+        path_fold(row, entry);
+        CM_UNROLL for (int s = 0; s < PROTOTYPES; s++) {
+            values[s * classes + k] = row[s].value;
+            exponents[s * classes + k] = (cm_exponent)row[s].at;
         }
     }
 }

@@ -1,0 +1,15 @@
+/* What the Python binding needs beside circlematch.h. Internal to it. */
+#ifndef CM_BINDING_H
+#define CM_BINDING_H
+
+#include "circlematch.h"
+
+/* Scores (count, K) of clips of one second: row rows[i] of `clips`, each `samples` long; a negative row is silence. */
+void cm_score_clips(cm_stream *stream, const int16_t *clips, int64_t samples, const int64_t *rows, int64_t count,
+                    float *scores);
+
+/* The unit frames of the newest window, (100, D), oldest first; with mean pooling the features. Returns 0 where there has
+ * been no window. */
+int cm_unit_frames(const cm_stream *stream, float *frames);
+
+#endif
