@@ -13,15 +13,20 @@ void cm_score_clips(cm_stream *stream, const int16_t *clips, int64_t samples, co
     }
 }
 
-int cm_unit_frames(const cm_stream *stream, float *frames)
+void cm_unit_frames(cm_stream *stream, const float *picture, float *frames)
 {
     const int half = stream->sizes.half, width = stream->model->width / 2;
-    if (stream->newest < 0)
-        return 0;
-    for (int t = 0; t < T; t++) {
-        const cm_kept *kept = stream->kept + (stream->place + t) % T * stream->sizes.frame;
-        for (int d = 0; d < 2 * width; d++)
-            *frames++ = (float)(d < width ? kept[d] : kept[half + d - width]);
+    cm_reset(stream);
+    stream->one_clip = 1;
+    for (int t = 0; t < T; t++, stream->pictures++) {
+        for (int band = 0; band < BANDS; band++)
+            picture_frame(stream)[1 + band] = picture[band * T + t];
+        hop(stream, 0);
     }
-    return 1;
+    stream->length = T;
+    while (stream->flushed < stream->look_ahead)
+        flush_frame(stream);
+    for (int t = 0; t < T; t++)
+        for (int d = 0; d < 2 * width; d++)
+            frames[t * 2 * width + d] = (float)stream->kept[t * stream->sizes.frame + (d < width ? d : half + d - width)];
 }

@@ -8,8 +8,7 @@
 void cm_score_clips(cm_stream *stream, const int16_t *clips, int64_t samples, const int64_t *rows, int64_t count,
                     float *scores);
 
-/* The unit frames of the newest window, (100, D), oldest first; with mean pooling the features. Returns 0 where there has
- * been no window. */
-int cm_unit_frames(const cm_stream *stream, float *frames);
+/* The unit frames, (100, D), of a log-mel picture, (32, 100); with mean pooling the features. Resets the stream. */
+void cm_unit_frames(cm_stream *stream, const float *picture, float *frames);
 
 #endif

@@ -421,17 +421,21 @@ CM_INLINE int head_step(cm_stream *stream, const float *first, const float *seco
 
 /* ---- one hop ---- */
 
-/* Features of the newest samples, or silence behind the end, through encoder and head. Returns whether a window ended. */
-CM_DISPATCH static int hop(cm_stream *stream, int silence)
+/* Where the newest frame of the picture goes: its bands follow one number of padding. */
+CM_INLINE float *picture_frame(const cm_stream *stream)
 {
-    float *picture = stream->encoder.picture + stream->encoder.fifth * PICTURE_ROWS;
+    return stream->encoder.picture + stream->encoder.fifth * PICTURE_ROWS;
+}
+
+/* A frame of the picture, from the newest samples or as it stands there already, through encoder and head. Returns whether
+ * a window ended with it. */
+CM_DISPATCH static int hop(cm_stream *stream, int from_samples)
+{
     const float *first, *second;
-    if (silence) {
-        memset(picture, 0, sizeof(float) * PICTURE_ROWS);
-    } else {
+    if (from_samples) {
         float *re = stream->scratch, *im = re + CM_HALF_FFT;
-        log_mel_frame_x1(stream->samples, re, im, POWER_AT(re), picture + 1);
-        CM_TAP(TAP_MEL, stream->pictures, picture + 1, BANDS);
+        log_mel_frame_x1(stream->samples, re, im, POWER_AT(re), picture_frame(stream) + 1);
+        CM_TAP(TAP_MEL, stream->pictures, picture_frame(stream) + 1, BANDS);
     }
     const int64_t m = stream->pictures + stream->flushed;
     const int there = encoder_step(stream->model, &stream->weights, &stream->sizes, &stream->encoder, m, stream->length,
@@ -443,10 +447,21 @@ CM_DISPATCH static int hop(cm_stream *stream, int silence)
 /* A hop of samples is complete. Returns whether a window ended. */
 static int next_frame(cm_stream *stream)
 {
-    const int scored = hop(stream, 0);
+    const int scored = hop(stream, 1);
     stream->pictures++;
     memmove(stream->samples, stream->samples + CM_HOP, sizeof(cm_sample) * PAST);
     stream->filled = PAST;
+    if (scored && !stream->one_clip)
+        detect(stream);
+    return scored;
+}
+
+/* A frame of silence behind the recording's end. Returns whether a window ended. */
+static int flush_frame(cm_stream *stream)
+{
+    memset(picture_frame(stream), 0, sizeof(float) * PICTURE_ROWS);
+    const int scored = hop(stream, 0);
+    stream->flushed++;
     if (scored && !stream->one_clip)
         detect(stream);
     return scored;
@@ -510,6 +525,12 @@ static int64_t whole_frames(const cm_stream *stream)
     return blocks * BLOCK_FRAMES > T ? blocks * BLOCK_FRAMES : T;
 }
 
+/* Whole milliseconds in a recording: what lies in it by this count lies in it. */
+static int64_t whole_ms(int64_t samples)
+{
+    return samples * 1000 / CM_SAMPLE_RATE;
+}
+
 int cm_finish(cm_stream *stream)
 {
     while (stream->length == UNKNOWN_LENGTH && stream->pictures < whole_frames(stream)) {
@@ -519,15 +540,10 @@ int cm_finish(cm_stream *stream)
     }
     if (stream->length == UNKNOWN_LENGTH)
         stream->length = stream->pictures;
-    while (stream->flushed < stream->look_ahead) {
-        const int scored = hop(stream, 1);
-        stream->flushed++;
-        if (scored && !stream->one_clip)
-            detect(stream);
-        if (scored)
+    while (stream->flushed < stream->look_ahead)
+        if (flush_frame(stream))
             return 1;
-    }
-    detection_finish(stream->model, &stream->detection, (stream->samples_heard * 1000 + CM_SAMPLE_RATE / 2) / CM_SAMPLE_RATE);
+    detection_finish(stream->model, &stream->detection, whole_ms(stream->samples_heard));
     return 0;
 }
 
@@ -560,7 +576,7 @@ static void clip(cm_stream *stream, const int16_t *i16, const float *f32, size_t
         if (stream->probabilities[k] > best.score)
             best.label = k, best.score = stream->probabilities[k];
     if (!model->mean_pooling && !model->background[best.label]) {
-        const int64_t end = ((int64_t)length * 1000 + CM_SAMPLE_RATE / 2) / CM_SAMPLE_RATE;
+        const int64_t end = whole_ms((int64_t)length);
         span_of(stream, best.label, &best.start_ms, &best.end_ms);
         best.start_ms = best.start_ms < end ? best.start_ms : end;
         best.end_ms = best.end_ms < end ? best.end_ms : end;

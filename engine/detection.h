@@ -29,7 +29,7 @@ typedef struct {
 
 typedef struct {
     cm_burst *bursts;   /* (classes) */
-    cm_hit waiting[WAITING];
+    cm_hit waiting[WAITING];  /* in the order in which their bursts ended */
     int32_t accepted[WAITING];
     int32_t count;
     float threshold;
@@ -50,14 +50,17 @@ static int overlap(int64_t start, int64_t end, const cm_hit *hit)
     return start < hit->end_ms && hit->start_ms < end;
 }
 
-/* Which of two hits stays: the more probable, the earlier, the first by name. */
-static int outranks(const cm_model *model, const cm_hit *hit, const cm_hit *other)
+/* Whether `hit` stays rather than `other`: the more probable, the earlier, the first by name; `else_` for two of the same
+ * word that are alike. */
+static int outranks(const cm_model *model, const cm_hit *hit, const cm_hit *other, int else_)
 {
     if (hit->score != other->score)
         return hit->score > other->score;
     if (hit->start_ms != other->start_ms)
         return hit->start_ms < other->start_ms;
-    return strcmp(cm_label(model, hit->label), cm_label(model, other->label)) < 0;
+    if (hit->label != other->label)
+        return strcmp(cm_label(model, hit->label), cm_label(model, other->label)) < 0;
+    return else_;
 }
 
 static void detection_remove(cm_detection *detection, int index)
@@ -76,13 +79,13 @@ static int contested(const cm_model *model, const cm_detection *detection, int i
     if (hit->end_ms > now_ms)
         return 1;
     for (int i = 0; i < detection->count; i++)
-        if (i != index && !detection->accepted[i] && outranks(model, &detection->waiting[i], hit)
+        if (i != index && !detection->accepted[i] && outranks(model, &detection->waiting[i], hit, i < index)
             && overlap(detection->waiting[i].start_ms, detection->waiting[i].end_ms, hit))
             return 1;
     for (int k = 0; k < model->classes; k++) {
         const cm_burst *burst = &detection->bursts[k];
         const cm_hit so_far = { k, burst->peak, burst->start_ms, burst->end_ms };
-        if (burst->peak >= 0 && !burst->out && overlap(burst->start_ms, burst->end_ms, hit) && outranks(model, &so_far, hit))
+        if (burst->peak >= 0 && !burst->out && overlap(burst->start_ms, burst->end_ms, hit) && outranks(model, &so_far, hit, 0))
             return 1;
     }
     return 0;
