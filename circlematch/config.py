@@ -77,7 +77,7 @@ class Network:
     path_temperature: float = 0.25  # τ_p, Section 3.5
     magnitude_epsilon: float = 1e-8  # ε, Section 3.4
     leaky_slope: float = 0.1  # our choice
-    initial_scale: float = 5.0  # α before training, our choice
+    initial_scale: float = 1.0  # α before training, our choice
     dropout: float = 0.1  # Section 4.1; applied to the encoder's output, our choice
     circular_statistics: bool = True  # Table 2
     cross_moments: bool = True  # Table 2

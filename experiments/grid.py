@@ -14,7 +14,7 @@ import argparse
 import json
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from statistics import mean
@@ -42,14 +42,15 @@ class Cell:
     seed: int
     ablation: str = "full"
     recipe: str = "paper"
-    reading: str = ""  # another answer to a question that the paper leaves open, a key of READINGS
+    variant: str = ""  # a key of VARIANTS
 
     @property
     def name(self) -> str:
         """gsc1/paper/d16-no-path-seed0: where its record and its folder lie."""
         row = "" if self.ablation == "full" else f"-{self.ablation}"
-        if self.reading:
-            return f"{self.task}/reading/d{self.width}-{self.reading}{row}-seed{self.seed}"
+        if self.variant:
+            kind, _, variant = self.variant.partition("/")
+            return f"{self.task}/{kind}/d{self.width}-{variant}{row}-seed{self.seed}"
         return f"{self.task}/{self.recipe}/d{self.width}{row}-seed{self.seed}"
 
     @property
@@ -75,30 +76,68 @@ class Cell:
     def settings(self) -> tuple[Network, Recipe]:
         """The network and how it is trained."""
         network, recipe = RECIPES[self.recipe](self.width)
-        if self.reading:
-            changes = READINGS[self.reading]
-            of_network = {field.name for field in fields(Network)} & changes.keys()
-            network = replace(network, **{name: changes[name] for name in of_network})
-            others = {name: value for name, value in changes.items() if name not in of_network}
-            recipe = replace(recipe, **{"epochs": READING_EPOCHS} | others)
-        return network, recipe
+        return varied(network, recipe, VARIANTS[self.variant]) if self.variant else (network, recipe)
 
 
-READING_EPOCHS = 30
+def varied(network: Network, recipe: Recipe, changes: Mapping[str, Any]) -> tuple[Network, Recipe]:
+    """The same with other values for fields of the network, the recipe or its augmentation."""
+    parts = [replace(part, **_fields_of(part, changes)) for part in (network, recipe.augmentation, recipe)]
+    unknown = changes.keys() - {field.name for part in parts for field in fields(part)}
+    if unknown:
+        raise KeyError(f"no field is called {', '.join(sorted(unknown))}")
+    return parts[0], replace(parts[2], augmentation=parts[1])
+
+
+def _fields_of(part: Any, changes: Mapping[str, Any]) -> dict[str, Any]:
+    return {field.name: changes[field.name] for field in fields(part) if field.name in changes}
+
+
+# Other answers to questions that the paper leaves open (docs/reading.md).
 READINGS: dict[str, dict[str, Any]] = {
+    "alpha0.5": {"initial_scale": 0.5},
     "alpha1": {"initial_scale": 1.0},
     "alpha1.5": {"initial_scale": 1.5},
     "alpha2.5": {"initial_scale": 2.5},
     "alpha5": {"initial_scale": 5.0},
     "alpha10": {"initial_scale": 10.0},
+    "slope0.01": {"initial_scale": 1.5, "leaky_slope": 0.01},
+    "slope0.2": {"initial_scale": 1.5, "leaky_slope": 0.2},
+    "no-dropout": {"initial_scale": 1.5, "dropout": 0.0},
+}
+READING_EPOCHS = 30
+# What was tried for the release recipe: changes to WORLD, which is the paper's recipe with noise of the world in it.
+WORLD: dict[str, Any] = {
+    "initial_scale": 1.0,
+    "dropout": 0.0,
+    "peak_learning_rate": 1e-2,
+    "unknown_share": 0.1,
+    "silence_share": 0.1,
+    "coloured_silence": 0.75,
+    "coloured_speech": 0.25,
+}
+TRIALS: dict[str, dict[str, Any]] = {
+    "lr1e-2": {},
+    "lr2e-2": {"peak_learning_rate": 2e-2},
+    "lr3e-2": {"peak_learning_rate": 3e-2},
+    "hard": {"peak_learning_rate": 2e-2, "label_smoothing": 0.0},
+    "hard-batch128": {"peak_learning_rate": 2e-2, "label_smoothing": 0.0, "batch_size": 128},
+    "hard-unknown0.2": {"peak_learning_rate": 2e-2, "label_smoothing": 0.0, "unknown_share": 0.2},
+}
+VARIANTS: dict[str, dict[str, Any]] = {
+    **{f"reading/{name}": {"epochs": READING_EPOCHS} | changes for name, changes in READINGS.items()},
+    **{f"search/{name}": WORLD | changes for name, changes in TRIALS.items()},
 }
 
 TABLES: dict[str, tuple[Cell, ...]] = {
     "table1": tuple(Cell("gsc1", width, seed) for seed in SEEDS for width in WIDTHS),
     "table1-composite": tuple(Cell("composite", width, seed) for seed in SEEDS for width in WIDTHS),
     "table2": tuple(Cell("gsc1", 16, seed, row) for seed in SEEDS for row in ABLATIONS),
+    "search": tuple(Cell("gsc", width, 0, variant=f"search/{name}") for name in TRIALS for width in (4, 16)),
     "reading": tuple(
-        Cell("gsc1", width, seed, reading=reading) for width in (4, 8, 16) for reading in READINGS for seed in range(3)
+        Cell("gsc1", width, seed, variant=f"reading/{name}")
+        for width in (4, 8, 16)
+        for name in READINGS
+        for seed in range(3)
     ),
     "table2-composite": tuple(Cell("composite", 16, seed, row) for seed in SEEDS for row in ABLATIONS),
 }
