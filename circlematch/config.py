@@ -39,7 +39,7 @@ class FrontEnd:
     mel_bands: int = 32
     lowest_hz: float = 0.0  # our choice
     highest_hz: float = 8_000.0  # our choice
-    power_floor: float = 1e-6  # our choice; added to the mel power, and its log subtracted, so silence is 0
+    power_floor: float = 1e-4  # our choice; added to the mel power, and its log subtracted, so silence is 0
 
     @property
     def clip_samples(self) -> int:
@@ -76,9 +76,9 @@ class Network:
     lifting_blocks: int = 2  # Section 3.2
     path_temperature: float = 0.25  # τ_p, Section 3.5
     magnitude_epsilon: float = 1e-8  # ε, Section 3.4
-    leaky_slope: float = 0.1  # our choice
+    leaky_slope: float = 0.2  # our choice
     initial_scale: float = 1.0  # α before training, our choice
-    dropout: float = 0.1  # Section 4.1; applied to the encoder's output, our choice
+    dropout: float = 0.1  # Section 4.1; applied to the bands' features, our choice
     circular_statistics: bool = True  # Table 2
     cross_moments: bool = True  # Table 2
     ordered_path: bool = True  # Table 2

@@ -24,7 +24,7 @@ OVERRIDES: dict[str, tuple[type, str]] = {
     "peak_learning_rate": (float, "top of the cycle"),
     "weight_decay": (float, "of AdamW"),
     "label_smoothing": (float, "of the cross-entropy"),
-    "dropout": (float, "on the frame features"),
+    "dropout": (float, "on the bands' features"),
 }
 ALSO_WITH_RESUME = {"resume", "threads", "json", "run", "parser"}
 
