@@ -54,9 +54,9 @@ def test_a_variant_changes_what_it_names_and_nothing_else(grid: ModuleType) -> N
     assert recipe == replace(Recipe(), epochs=7, augmentation=Augmentation(coloured_silence=0.5))
     with pytest.raises(KeyError, match="slope"):
         grid.varied(Network(), Recipe(), {"slope": 0.2})
-    cell = grid.Cell("gsc1", 8, 2, variant="reading/slope0.2")
-    assert cell.name == "gsc1/reading/d8-slope0.2-seed2"
-    assert cell.settings()[0].leaky_slope == 0.2
+    cell = grid.Cell("gsc1", 8, 2, variant="reading/slope0.3")
+    assert cell.name == "gsc1/reading/d8-slope0.3-seed2"
+    assert cell.settings()[0].leaky_slope == 0.3
     assert cell.settings()[1].epochs == grid.READING_EPOCHS
 
 
