@@ -99,7 +99,7 @@ def test_in_float32_gradients_are_as_close_as_those_of_torch_in_float32(
     _, theirs = torch_gradients(single, recipe, torch.from_numpy(given).float(), labels, mask)
     native, plain = difference(ours, exact), difference(theirs, exact)
     for name, value in native.items():
-        assert value < max(4 * plain[name], 2e-5), (name, value, plain[name])
+        assert value < max(8 * plain[name], 2e-5), (name, value, plain[name])
 
 
 def batches(count: int, size: int, classes: int) -> list[Batch]:
