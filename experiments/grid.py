@@ -116,10 +116,12 @@ WORLD: dict[str, Any] = {
 }
 TRIALS: dict[str, dict[str, Any]] = {
     "lr1e-2": {},
+    "batch128": {"batch_size": 128},
     "hard": {"label_smoothing": 0.0},
     "lr3e-2": {"peak_learning_rate": 3e-2},
-    "hard-batch128": {"label_smoothing": 0.0, "batch_size": 128},
+    "quiet": {"coloured_speech": 0.0},
     "unknown0.2": {"unknown_share": 0.2},
+    "beta0.99": {"beta2": 0.99},
     "slope0.3": {"leaky_slope": 0.3},
 }
 VARIANTS: dict[str, dict[str, Any]] = {
@@ -131,7 +133,7 @@ TABLES: dict[str, tuple[Cell, ...]] = {
     "table1": tuple(Cell("gsc1", width, seed) for seed in SEEDS for width in WIDTHS),
     "table1-composite": tuple(Cell("composite", width, seed) for seed in SEEDS for width in WIDTHS),
     "table2": tuple(Cell("gsc1", 16, seed, row) for seed in SEEDS for row in ABLATIONS),
-    "search": tuple(Cell("gsc", width, 0, variant=f"search/{name}") for name in TRIALS for width in (4, 16)),
+    "search": tuple(Cell("gsc", width, 0, variant=f"search/{name}") for width in (8, 16, 4) for name in TRIALS),
     "reading": tuple(
         Cell("gsc1", width, seed, variant=f"reading/{name}")
         for width in (4, 8, 16)
