@@ -63,6 +63,7 @@ COMMON_LIMITS = (
     "It judges one second at a time. The longer it listens, the more often it is wrong; choose the threshold on "
     "recordings of your own.",
 )
+DEAF_TO_NOISE = "Silence was digital zero in training: it takes much real noise for a word. Use the release models."
 FAMILIES = (
     Family("gsc", "release", "for use: it has heard noise, and words that are not meant for it", COMMON_LIMITS),
     Family(
@@ -70,7 +71,7 @@ FAMILIES = (
         "paper",
         "for comparison: the paper's recipe on the paper's data",
         (
-            "Silence was digital zero in training: it takes much real noise for a word. Use the release models instead.",
+            DEAF_TO_NOISE,
             *COMMON_LIMITS,
         ),
     ),
@@ -79,7 +80,7 @@ FAMILIES = (
         "paper",
         "for comparison: the paper's recipe on v0.02 where it was at hand and v0.01 words elsewhere",
         (
-            "Silence was digital zero in training: it takes much real noise for a word. Use the release models instead.",
+            DEAF_TO_NOISE,
             "Composite data: not the paper's v0.02, and not to be compared with its figures without saying so.",
             *COMMON_LIMITS,
         ),
