@@ -49,8 +49,8 @@ def test_a_released_model_has_a_record_with_the_same_weights_and_figures(name: s
     assert record["parameters"] == model.card.parameters
 
 
-@pytest.mark.parametrize("script", ["readme", "tables"])
-def test_readme_and_tables_are_drawn_from_the_records(repository: Path, script: str) -> None:
+@pytest.mark.parametrize("script", ["readme", "tables", "release"])
+def test_readme_tables_and_cards_are_drawn_from_the_records(repository: Path, script: str) -> None:
     command = [sys.executable, f"experiments/{script}.py", "--check"]
     checked = subprocess.run(command, cwd=repository, capture_output=True, text=True)
     assert checked.returncode == 0, checked.stderr
