@@ -61,6 +61,7 @@ VARIANTS = (
         "gsc1/reading/before",
         READING_EPOCHS,
     ),
+    ("Structures with the same parameter count: validation after 10 epochs", "gsc1/structure", 10),
     (f"Search for the release recipe: v0.01's validation after {SEARCH_EPOCHS} epochs", "gsc/search", SEARCH_EPOCHS),
 )
 

@@ -10,15 +10,17 @@ from types import ModuleType
 
 import numpy as np
 import pytest
+import torch
 
 import circlematch
+from circlematch.config import Network, Recipe
 
 
 @pytest.fixture
 def experiments(repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, ModuleType]:
     """The modules, with an empty folder of results."""
     monkeypatch.syspath_prepend(str(repository / "experiments"))
-    names = ("grid", "tables", "figures", "release", "world")
+    names = ("grid", "tables", "figures", "release", "world", "structure")
     for name in names:
         monkeypatch.delitem(sys.modules, name, raising=False)
     modules = {name: importlib.import_module(name) for name in names}
@@ -122,3 +124,17 @@ def test_every_released_model_has_a_card_beside_it(repository: Path) -> None:
         assert f"# {name}" in text
         assert "CC BY 4.0" in text
         assert "## Limits" in text
+
+
+def test_other_structures_have_the_same_count_and_another_answer(experiments: dict[str, ModuleType]) -> None:
+    structure = experiments["structure"]
+    pictures = torch.from_numpy(np.random.default_rng(0).uniform(0, 5, (2, 32, 100)).astype(np.float32))
+    answers = {}
+    for name in structure.STRUCTURES:
+        step = structure.VariedStep(Network(width=8), Recipe(), 0, name)
+        assert step.network.parameter_count() == 1702
+        learned = {id(parameter) for group in step.optimizer.param_groups for parameter in group["params"]}
+        assert learned == {id(parameter) for parameter in step.network.parameters()}
+        answers[name] = step.network(pictures).detach().numpy().tobytes()
+    assert answers.pop("readout-bias") == answers["chosen"]  # it differs in what is learned only
+    assert len(set(answers.values())) == len(answers)
