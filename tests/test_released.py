@@ -29,7 +29,9 @@ def name(request: pytest.FixtureRequest) -> str:
 
 
 def test_there_are_released_models() -> None:
-    assert "d16-gsc1" in circlematch.names()
+    names = circlematch.names()
+    assert "d16-gsc1" in names
+    assert names.index("d4-gsc1") < names.index("d8-gsc1") < names.index("d16-gsc1")
 
 
 def test_a_released_model_carries_its_licence_source_and_figures(name: str) -> None:
