@@ -161,10 +161,12 @@ class Recipe:
     label_smoothing: float = 0.05
     unknown_share: float | None = None  # unknown words drawn anew each epoch, per keyword; None: always the same tenth
     silence_share: float | None = None  # the same for clips of silence
+    starts: int = 1  # beginnings that are tried, of which the best goes on; not in the paper
+    start_epochs: int = 3  # for how long each of them
     augmentation: Augmentation = Augmentation()
 
     def __post_init__(self) -> None:
-        for name in ("epochs", "batch_size"):
+        for name in ("epochs", "batch_size", "starts", "start_epochs"):
             if not isinstance(getattr(self, name), int) or getattr(self, name) < 1:
                 raise UsageError(f"{name} is {getattr(self, name)}; it must be a whole number of at least 1")
         if not (isfinite(self.weight_decay) and self.weight_decay >= 0):

@@ -116,13 +116,25 @@ WORLD: dict[str, Any] = {
 }
 TRIALS: dict[str, dict[str, Any]] = {
     "lr1e-2": {},
+    "starts12": {"starts": 12},
     "batch128": {"batch_size": 128},
+    "starts12-lr3e-2": {"starts": 12, "peak_learning_rate": 3e-2},
     "hard": {"label_smoothing": 0.0},
-    "lr3e-2": {"peak_learning_rate": 3e-2},
     "quiet": {"coloured_speech": 0.0},
+    "lr3e-2": {"peak_learning_rate": 3e-2},
     "unknown0.2": {"unknown_share": 0.2},
     "beta0.99": {"beta2": 0.99},
-    "slope0.3": {"leaky_slope": 0.3},
+}
+SEARCHED = {  # what was run: (width, seed) of each trial
+    "lr1e-2": ((4, 0), (8, 0), (16, 0)),
+    "starts12": ((4, 0), (4, 1)),
+    "batch128": ((8, 0),),
+    "starts12-lr3e-2": ((4, 0), (4, 1)),
+    "hard": ((8, 0), (4, 0)),
+    "quiet": ((8, 0), (4, 0)),
+    "lr3e-2": ((8, 0), (4, 0)),
+    "unknown0.2": ((8, 0),),
+    "beta0.99": ((8, 0),),
 }
 VARIANTS: dict[str, dict[str, Any]] = {
     **{f"reading/{name}": {"epochs": READING_EPOCHS} | changes for name, changes in READINGS.items()},
@@ -133,7 +145,9 @@ TABLES: dict[str, tuple[Cell, ...]] = {
     "table1": tuple(Cell("gsc1", width, seed) for seed in SEEDS for width in WIDTHS),
     "table1-composite": tuple(Cell("composite", width, seed) for seed in SEEDS for width in WIDTHS),
     "table2": tuple(Cell("gsc1", 16, seed, row) for seed in SEEDS for row in ABLATIONS),
-    "search": tuple(Cell("gsc", width, 0, variant=f"search/{name}") for width in (8, 16, 4) for name in TRIALS),
+    "search": tuple(
+        Cell("gsc", width, seed, variant=f"search/{name}") for name, runs in SEARCHED.items() for width, seed in runs
+    ),
     "reading": tuple(
         Cell("gsc1", width, seed, variant=f"reading/{name}")
         for width in (4, 8, 16)
