@@ -64,6 +64,8 @@ table: $(VENV)/.dev
 readme: $(VENV)/.dev
 	$(BIN)/python experiments/readme.py
 	$(BIN)/python experiments/tables.py
+	$(BIN)/python experiments/release.py --cards
+	$(BIN)/python experiments/figures.py
 
 clean:
 	rm -rf $(VENV) $(DEMO) build *.egg-info circlematch/_engine.c circlematch/_engine*.so

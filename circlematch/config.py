@@ -39,7 +39,7 @@ class FrontEnd:
     mel_bands: int = 32
     lowest_hz: float = 0.0  # our choice
     highest_hz: float = 8_000.0  # our choice
-    power_floor: float = 1e-6  # our choice; added to the mel power, and its log subtracted, so silence is 0
+    power_floor: float = 1e-4  # our choice; added to the mel power, and its log subtracted, so silence is 0
 
     @property
     def clip_samples(self) -> int:
@@ -76,9 +76,9 @@ class Network:
     lifting_blocks: int = 2  # Section 3.2
     path_temperature: float = 0.25  # τ_p, Section 3.5
     magnitude_epsilon: float = 1e-8  # ε, Section 3.4
-    leaky_slope: float = 0.1  # our choice
-    initial_scale: float = 5.0  # α before training, our choice
-    dropout: float = 0.1  # Section 4.1; applied to the encoder's output, our choice
+    leaky_slope: float = 0.2  # our choice
+    initial_scale: float = 1.0  # α before training, our choice
+    dropout: float = 0.1  # Section 4.1; applied to the bands' features, our choice
     circular_statistics: bool = True  # Table 2
     cross_moments: bool = True  # Table 2
     ordered_path: bool = True  # Table 2
@@ -161,10 +161,12 @@ class Recipe:
     label_smoothing: float = 0.05
     unknown_share: float | None = None  # unknown words drawn anew each epoch, per keyword; None: always the same tenth
     silence_share: float | None = None  # the same for clips of silence
+    starts: int = 1  # beginnings that are tried, of which the best goes on; not in the paper
+    start_epochs: int = 3  # for how long each of them
     augmentation: Augmentation = Augmentation()
 
     def __post_init__(self) -> None:
-        for name in ("epochs", "batch_size"):
+        for name in ("epochs", "batch_size", "starts", "start_epochs"):
             if not isinstance(getattr(self, name), int) or getattr(self, name) < 1:
                 raise UsageError(f"{name} is {getattr(self, name)}; it must be a whole number of at least 1")
         if not (isfinite(self.weight_decay) and self.weight_decay >= 0):

@@ -73,14 +73,14 @@ def parameter_count(network: Network) -> int:
     return sum(prod(shape) for shape in parameter_shapes(network).values())
 
 
-def initial_tensors(network: Network, seed: int) -> Tensors:
-    """The weights before training, from `seed` alone: the same for every training step and on every machine.
+def initial_tensors(network: Network, seed: int, start: int = 0) -> Tensors:
+    """The weights before training, from `seed` and `start`: the same for every training step and on every machine.
 
     Maps and kernels are uniform within ±1/√inputs. Prototypes are about one unit long: only their direction counts,
     and the shorter a vector, the further a step of AdamW turns it. A class that answers strongly and in order starts
     out ahead: β is 1/M on each strength and 1 on the path, plus small numbers everywhere.
     """
-    generator = np.random.default_rng([seed, 0])
+    generator = np.random.default_rng([seed, start])
     tensors: dict[str, npt.NDArray[np.float64]] = {}
     for name, shape in (parameter_shapes(network) | buffer_shapes(network)).items():
         if name.endswith(("norm.weight", "running_var")):

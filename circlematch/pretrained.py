@@ -14,9 +14,15 @@ SUFFIX = ".safetensors"
 
 
 def names() -> list[str]:
-    """Names of the released models."""
-    folder = resources.files("circlematch.weights")
-    return sorted(entry.name.removesuffix(SUFFIX) for entry in folder.iterdir() if entry.name.endswith(SUFFIX))
+    """Names of the released models, family by family, the smallest first."""
+    files = (entry.name for entry in resources.files("circlematch.weights").iterdir())
+    return sorted((name.removesuffix(SUFFIX) for name in files if name.endswith(SUFFIX)), key=_order)
+
+
+def _order(name: str) -> tuple[str, int, str]:
+    """d4-gsc1 before d16-gsc1."""
+    width, _, family = name.partition("-")
+    return family, int(width[1:]) if width[1:].isdigit() else 0, name
 
 
 def cards() -> list[Card]:

@@ -110,7 +110,7 @@ static void lay_out_chunk(const cm_train *train, chunk_state *chunk, block_walk 
     fresh.half = TAKE(lanes, 3 * D * T);
     fresh.filtered = TAKE(lanes, 2 * D * T);
     fresh.filter_gradient = TAKE(lanes, D / 2 * T);
-    fresh.features = TAKE(lanes, D * T);
+    fresh.features = fresh.half + 2 * D * T;
     fresh.gradient = TAKE(lanes, D * T);
     if (arena->at < end)
         arena->at = end;

@@ -80,7 +80,7 @@ void cm_train_learn(cm_train *train, cm_train_memory *memory, cm_train_batch *ba
 void cm_train_scores(cm_train *train, const cm_train_memory *memory, const cm_train_batch *batch, int32_t thread,
                      CM_REAL *scores);
 
-/* The dropout that a step with this seed applies: (examples, D, 100) of 0 and 1 / (1 - dropout). */
+/* The dropout that a step with this seed applies: (examples, 16, 100) of 0 and 1 / (1 - dropout). */
 void cm_train_dropout(const cm_train_config *config, uint32_t seed, int32_t examples, CM_REAL *mask);
 
 #endif

@@ -76,7 +76,7 @@ typedef struct {
     lanes *half;             /* (6, D/2, T): A, B, A', B', A'', B'' of the lifting blocks */
     lanes *filtered;         /* (4, D/2, T) lifting filters before their norms */
     lanes *filter_gradient;  /* (D/2, T) */
-    lanes *features;         /* (D, T) after dropout */
+    lanes *features;         /* (D, T): the last two halves, the encoder's output */
     lanes *gradient;         /* (D, T) */
     double *partial;         /* this chunk's sums: moments of each norm, gradients, loss */
 } chunk_state;

@@ -189,11 +189,41 @@ static void forward_bands(cm_train *train, worker_state *worker, const real *par
     row_moments(chunk->bands, FEATURES, chunk->present, chunk->partial + n->moments, chunk->partial + n->moments + FEATURES);
 }
 
-static void forward_fuse(cm_train *train, worker_state *worker, const real *parameters, chunk_state *chunk)
+/* Sixteen numbers of 0 or 1 / (1 - dropout) for place `index` of a chunk. The seed is hashed before the lane is added,
+ * or neighbouring seeds would repeat each other's masks one lane over. */
+LANED lanes dropout_lanes(uint32_t seed, uint32_t chunk, uint32_t index, real dropout)
+{
+    const lane_words lane = { 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15 };
+    const uint32_t base = hash_word(hash_word(hash_word(seed) + chunk) + index);
+    const lane_words drawn = lanes_hash(base + lane * 0x9e3779b9u);
+    const lane_words limit = (lane_words){ 0 } + (uint32_t)(dropout * 4294967296.0);
+    const lane_bits kept = __builtin_convertvector(drawn >= limit, lane_bits);
+    return lanes_select(kept, lanes_of(1 / (1 - dropout)), lanes_of(0));
+}
+
+/* Dropout of the bands' features, and of their gradient. */
+static void drop(const cm_train *train, const cm_train_batch *batch, const chunk_state *chunk, lanes *x)
+{
+    const uint32_t number = (uint32_t)(chunk - train->chunks);
+    if (train->config.dropout > 0)
+        for (int i = 0; i < FEATURES * T; i++)
+            x[i] *= dropout_lanes(batch->seed, number, (uint32_t)i, (real)train->config.dropout);
+}
+
+/* The bands' features after LeakyReLU, and after dropout if they are to be learned from. */
+static void band_features(cm_train *train, worker_state *worker, const chunk_state *chunk, const cm_train_batch *learned)
+{
+    rows_activate(chunk->bands, &worker->norms[NORM_BANDS], train->slope, worker->rows);
+    if (learned)
+        drop(train, learned, chunk, worker->rows);
+}
+
+static void forward_fuse(cm_train *train, worker_state *worker, const real *parameters, chunk_state *chunk,
+                         const cm_train_batch *learned)
 {
     const norm *n = &worker->norms[NORM_FUSE];
     const int D = train->config.width;
-    rows_activate(chunk->bands, &worker->norms[NORM_BANDS], train->slope, worker->rows);
+    band_features(train, worker, chunk, learned);
     rows_map(parameters + train->at.fuse, D, FEATURES, FEATURES, 1, worker->rows, chunk->fuse);
     row_moments(chunk->fuse, D, chunk->present, chunk->partial + n->moments, chunk->partial + n->moments + D);
 }
@@ -219,29 +249,11 @@ static void forward_filter_map(cm_train *train, worker_state *worker, const real
         out[i] = chunk->half[k * half * T + i] + out[i] * (real)0.5;
 }
 
-/* Sixteen numbers of 0 or 1 / (1 - dropout) for place `index` of a chunk. The seed is hashed before the lane is added,
- * or neighbouring seeds would repeat each other's masks one lane over. */
-LANED lanes dropout_lanes(uint32_t seed, uint32_t chunk, uint32_t index, real dropout)
-{
-    const lane_words lane = { 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15 };
-    const uint32_t base = hash_word(hash_word(hash_word(seed) + chunk) + index);
-    const lane_words drawn = lanes_hash(base + lane * 0x9e3779b9u);
-    const lane_words limit = (lane_words){ 0 } + (uint32_t)(dropout * 4294967296.0);
-    const lane_bits kept = __builtin_convertvector(drawn >= limit, lane_bits);
-    return lanes_select(kept, lanes_of(1 / (1 - dropout)), lanes_of(0));
-}
-
-/* The encoder's output after dropout, and its moments for the head's norm. */
-static void forward_features(cm_train *train, worker_state *worker, const cm_train_batch *batch, chunk_state *chunk)
+/* The moments of the encoder's output for the head's norm. */
+static void features_moments(cm_train *train, worker_state *worker, chunk_state *chunk)
 {
     const norm *n = &worker->norms[NORM_HEAD];
     const int D = train->config.width;
-    const lanes *out = chunk->half + 4 * (D / 2) * T;
-    const uint32_t number = (uint32_t)(chunk - train->chunks);
-    memcpy(chunk->features, out, sizeof(lanes) * (size_t)(D * T));
-    if (train->config.dropout > 0)
-        for (int i = 0; i < D * T; i++)
-            chunk->features[i] *= dropout_lanes(batch->seed, number, (uint32_t)i, (real)train->config.dropout);
     if (!train->config.mean_pooling)
         row_moments(chunk->features, D, chunk->present, chunk->partial + n->moments, chunk->partial + n->moments + D);
 }
@@ -332,14 +344,10 @@ static void learn_pooling(cm_train *train, worker_state *worker, const real *par
 
 /* ---- backward, one chunk ---- */
 
-static void backward_features(cm_train *train, worker_state *worker, const cm_train_batch *batch, chunk_state *chunk)
+static void backward_features(cm_train *train, worker_state *worker, chunk_state *chunk)
 {
-    const uint32_t number = (uint32_t)(chunk - train->chunks);
     if (!train->config.mean_pooling)
         rows_norm_backward(chunk->features, &worker->norms[NORM_HEAD], chunk->gradient);
-    if (train->config.dropout > 0)
-        for (int i = 0; i < train->config.width * T; i++)
-            chunk->gradient[i] *= dropout_lanes(batch->seed, number, (uint32_t)i, (real)train->config.dropout);
 }
 
 /* From the gradient of half k + 2 to that of lifting filter k's norm output. */
@@ -380,17 +388,19 @@ static void backward_fuse_activation(cm_train *train, worker_state *worker, chun
     row_gradient_sums(chunk->gradient, chunk->fuse, n, chunk->present, gradient + n->at, gradient + n->at + n->channels);
 }
 
-static void backward_fuse(cm_train *train, worker_state *worker, const real *parameters, chunk_state *chunk)
+static void backward_fuse(cm_train *train, worker_state *worker, const real *parameters, chunk_state *chunk,
+                          const cm_train_batch *batch)
 {
     const norm *n = &worker->norms[NORM_BANDS];
     const int D = train->config.width;
     double *gradient = chunk->partial + train->gradient;
     rows_norm_backward(chunk->fuse, &worker->norms[NORM_FUSE], chunk->gradient);
-    rows_activate(chunk->bands, n, train->slope, worker->rows);
+    band_features(train, worker, chunk, batch);
     rows_map_gradient(chunk->gradient, D, worker->rows, FEATURES, 1, chunk->present, gradient + train->at.fuse);
     rows_map(parameters + train->at.fuse, FEATURES, D, 1, FEATURES, chunk->gradient, chunk->bands_gradient);
     for (int i = 0; i < FEATURES * T; i++)
         chunk->bands_gradient[i] *= leaky_slope(worker->rows[i], train->slope);
+    drop(train, batch, chunk, chunk->bands_gradient);
     row_gradient_sums(chunk->bands_gradient, chunk->bands, n, chunk->present, gradient + n->at, gradient + n->at + FEATURES);
 }
 
@@ -559,7 +569,7 @@ static void learn_forward(cm_train *train, worker_state *worker, const real *par
     meet(train);
     norm_forward(train, worker, &norms[NORM_BANDS], parameters);
     EACH_CHUNK(chunk)
-        forward_fuse(train, worker, parameters, chunk);
+        forward_fuse(train, worker, parameters, chunk, batch);
     meet(train);
     norm_forward(train, worker, &norms[NORM_FUSE], parameters);
     EACH_CHUNK(chunk) {
@@ -574,7 +584,7 @@ static void learn_forward(cm_train *train, worker_state *worker, const real *par
             if (k + 1 < FILTERS)
                 forward_filter_taps(train, worker, parameters, chunk, k + 1);
             else
-                forward_features(train, worker, batch, chunk);
+                features_moments(train, worker, chunk);
         }
     }
 }
@@ -587,7 +597,7 @@ static void learn_backward(cm_train *train, worker_state *worker, const real *pa
         norm_backward(train, worker, &norms[NORM_HEAD]);
     }
     EACH_CHUNK(chunk) {
-        backward_features(train, worker, batch, chunk);
+        backward_features(train, worker, chunk);
         backward_filter_map(train, worker, parameters, chunk, FILTERS - 1);
     }
     for (int k = FILTERS - 1; k >= 0; k--) {
@@ -604,7 +614,7 @@ static void learn_backward(cm_train *train, worker_state *worker, const real *pa
     meet(train);
     norm_backward(train, worker, &norms[NORM_FUSE]);
     EACH_CHUNK(chunk)
-        backward_fuse(train, worker, parameters, chunk);
+        backward_fuse(train, worker, parameters, chunk, batch);
     meet(train);
     norm_backward(train, worker, &norms[NORM_BANDS]);
     EACH_CHUNK(chunk)
@@ -682,7 +692,7 @@ static void scores(cm_train *train, const cm_train_memory *memory, const cm_trai
 {
     worker_state *worker = train->workers + thread;
     const real *parameters = memory->parameters;
-    const int K = train->config.classes, half = train->config.width / 2;
+    const int K = train->config.classes;
     const int chunks = (batch->examples + LANES - 1) / LANES;
     prepare_head(train, worker, parameters);
     for (int i = 0; i < train->norms; i++) {
@@ -697,13 +707,12 @@ static void scores(cm_train *train, const cm_train_memory *memory, const cm_trai
         chunk_begin(worker, batch, i * LANES, chunk);
         forward_depthwise(train, worker, parameters, chunk);
         forward_bands(train, worker, parameters, chunk);
-        forward_fuse(train, worker, parameters, chunk);
+        forward_fuse(train, worker, parameters, chunk, NULL);
         rows_activate(chunk->fuse, &worker->norms[NORM_FUSE], train->slope, chunk->half);
         for (int k = 0; k < FILTERS; k++) {
             forward_filter_taps(train, worker, parameters, chunk, k);
             forward_filter_map(train, worker, parameters, chunk, k);
         }
-        memcpy(chunk->features, chunk->half + 4 * half * T, sizeof(lanes) * (size_t)(2 * half) * T);
         if (train->config.mean_pooling)
             pooled_scores(train, worker, parameters, chunk);
         else
@@ -716,7 +725,7 @@ static void scores(cm_train *train, const cm_train_memory *memory, const cm_trai
 
 static void dropout(const cm_train_config *config, uint32_t seed, int examples, real *mask)
 {
-    const int count = config->width * T;
+    const int count = FEATURES * T;
     for (int first = 0; first < examples; first += LANES)
         for (int i = 0; i < count; i++) {
             const lanes drawn = dropout_lanes(seed, (uint32_t)(first / LANES), (uint32_t)i, (real)config->dropout);

@@ -9,6 +9,7 @@ A cell is the mean ± sample SD of the seeds that have a record. What was not ru
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,7 +18,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-from grid import ROOT, SEEDS, WIDTHS, Cell
+from grid import READING_EPOCHS, RESULTS, ROOT, SEARCH_EPOCHS, SEEDS, WIDTHS, Cell
 
 PAGE = ROOT / "docs" / "tables.md"
 SPLITS = {
@@ -50,6 +51,19 @@ PAPER_ABLATIONS = {
     "mean-pooling": ("92.06 ± 0.47", "−2.93"),
 }
 NOT_RUN = "not run"
+THREE = 3  # seeds that a choice between readings is made on
+# Title, folder under results/, epochs: what was tried, on validation.
+VARIANTS = (
+    (f"Readings around what was chosen: validation after {READING_EPOCHS} epochs", "gsc1/reading", READING_EPOCHS),
+    (
+        f"Readings before: slope 0.1, log floor 1e-6, dropout on the encoder's output, α₀ = 1.5 where it is not named; "
+        f"validation after {READING_EPOCHS} epochs",
+        "gsc1/reading/before",
+        READING_EPOCHS,
+    ),
+    ("Structures with the same parameter count: validation after 10 epochs", "gsc1/structure", 10),
+    (f"Search for the release recipe: v0.01's validation after {SEARCH_EPOCHS} epochs", "gsc/search", SEARCH_EPOCHS),
+)
 
 
 def found(cells: Sequence[Cell]) -> list[dict[str, Any]]:
@@ -100,6 +114,22 @@ def _change(records: Sequence[dict[str, Any]], full: Sequence[dict[str, Any]], r
     return f"{difference:+.2f}".replace("-", "−")
 
 
+def variants(folder: Path, epochs: int) -> list[str]:
+    """Validation accuracy of every variant that was tried for so many epochs, from the records in a folder."""
+    by_variant: dict[str, dict[int, list[dict[str, Any]]]] = {}
+    for path in sorted(folder.glob("d*-seed*.json")):
+        record = json.loads(path.read_text())
+        name = re.fullmatch(r"d\d+-(.+)-seed\d+", path.stem)
+        if name and record.get("epochs") == epochs:
+            by_variant.setdefault(name[1], {}).setdefault(record["network"]["width"], []).append(record)
+    widths = sorted({width for found in by_variant.values() for width in found})
+    lines = [f"| | {' | '.join(f'D{width}' for width in widths)} |", "|---" * (len(widths) + 1) + "|"]
+    for variant, of_width in by_variant.items():
+        texts = [cell_text(of_width.get(width, []), "validation", THREE) for width in widths]
+        lines.append(f"| {variant} | {' | '.join('' if text == NOT_RUN else text for text in texts)} |")
+    return lines if by_variant else [NOT_RUN]
+
+
 def page() -> str:
     """The whole page."""
     lines = [
@@ -114,6 +144,8 @@ def page() -> str:
         lines += ["", f"## Table 1: {title}", "", *table1(task, "paper")]
     for task in ("gsc1", "composite"):
         lines += ["", f"## Table 2: D16, {TASKS[task]}", "", *table2(task)]
+    for title, folder, epochs in VARIANTS:
+        lines += ["", f"## {title}", "", *variants(RESULTS / folder, epochs)]
     return "\n".join(lines) + "\n"
 
 

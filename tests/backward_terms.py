@@ -181,8 +181,8 @@ TERMS: dict[str, dict[str, list[str]]] = {
             "sum += «worker->scores[k] * parameters[train->at.linear + k * D + d]»",
             "chunk->gradient[d * T + t] = «sum * (real)(1.0 / T)»",
         ],
-        "backward_features": [
-            "chunk->gradient[i] *= «dropout_lanes(batch->seed, number, (uint32_t)i, (real)train->config.dropout)»",
+        "drop": [
+            "x[i] *= «dropout_lanes(batch->seed, number, (uint32_t)i, (real)train->config.dropout)»",
         ],
         "backward_filter_map": [
             "rows_map_gradient(out, half, worker->rows, half, «0.5», chunk->present,"
@@ -294,7 +294,8 @@ OTHER_FUNCTIONS = {
     """,
     "train_step.h": """
         meet norm_set norm_forward norm_forward_of_map norm_backward fold chunk_begin forward_depthwise forward_bands
-        forward_fuse forward_filter_taps forward_filter_map dropout_lanes forward_features pooled_scores backward_bands
+        forward_fuse forward_filter_taps forward_filter_map dropout_lanes band_features features_moments
+        pooled_scores backward_features backward_bands
         backward_pointwise backward_depthwise prepare_head stage_ends learn_forward learn scores dropout
     """,
 }

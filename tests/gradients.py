@@ -18,6 +18,7 @@ import numpy.typing as npt
 import pytest
 import torch
 from cffi import FFI
+from torch import nn
 from torch.nn import functional
 
 from circlematch.config import FRONT_END, Network, Recipe, ablated
@@ -165,7 +166,7 @@ class NativeRun:
 
     def mask(self, examples: int, seed: int) -> npt.NDArray[np.float64]:
         """The dropout that a step with this seed applies."""
-        out = np.zeros((examples, self.network.width, FRAMES), self.built.dtype)
+        out = np.zeros((examples, self.network.bands * self.network.band_features, FRAMES), self.built.dtype)
         self.built.step("dropout")(self.config, seed, examples, self.built.pointer(out))
         return out.astype(np.float64)
 
@@ -198,6 +199,17 @@ def native_gradients(
     return loss, gradients, mask
 
 
+class Masked(nn.Module):
+    """Dropout that was drawn elsewhere."""
+
+    def __init__(self, mask: torch.Tensor) -> None:
+        super().__init__()
+        self.mask = mask
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x * self.mask
+
+
 def torch_gradients(
     model: CircleMatch,
     recipe: Recipe,
@@ -208,7 +220,8 @@ def torch_gradients(
     """The same by autograd, with the mask in place of dropout."""
     model.train()
     model.zero_grad()
-    scores = model.head(model.encoder(given) * torch.from_numpy(mask).to(given.dtype))
+    model.encoder.dropout = Masked(torch.from_numpy(mask).to(given.dtype))  # type: ignore[assignment]
+    scores = model(given)
     loss = functional.cross_entropy(scores, torch.from_numpy(labels), label_smoothing=recipe.label_smoothing)
     loss.backward()
     zeros = torch.zeros(())

@@ -43,8 +43,8 @@ def random_weights(network: Network) -> Weights:
 
 
 def leaky(x: Array) -> Array:
-    """LeakyReLU of slope 0.1."""
-    return np.where(x > 0, x, 0.1 * x)
+    """LeakyReLU of slope 0.2."""
+    return np.where(x > 0, x, 0.2 * x)
 
 
 def norm(x: Array, weights: Weights, name: str) -> Array:

@@ -37,7 +37,7 @@ def oracle(samples: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     window = 0.5 - 0.5 * np.cos(2 * np.pi * np.arange(400) / 400)
     frames = [padded[160 * t : 160 * t + 400] * window for t in range(len(samples) // 160)]
     power = np.abs(np.fft.rfft(frames, 512)) ** 2
-    return (np.log(power @ mel_filters().T + 1e-6) - np.log(1e-6)).T
+    return (np.log(power @ mel_filters().T + 1e-4) - np.log(1e-4)).T
 
 
 def noisy(count: int, samples: int = 16000, seed: int = 0) -> npt.NDArray[np.float32]:

@@ -7,12 +7,14 @@ import json
 import re
 import sys
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
-from circlematch.config import RECIPES
+from circlematch.config import RECIPES, Augmentation, Network, Recipe
+from circlematch.data.tasks import TASKS
 from circlematch.errors import CircleMatchError, UsageError
 from circlematch.files import is_locked, locked
 from circlematch.training.plan import read_plan
@@ -41,9 +43,21 @@ def test_the_tables_are_those_of_the_paper(grid: ModuleType) -> None:
     assert {cell.ablation for cell in table2 if cell.width == 16} == set(grid.ABLATIONS)
     names = [cell.name for table in grid.TABLES.values() for cell in table]
     assert "composite/paper/d16-no-path-seed3" in names
-    assert all(
-        cell.task in ("gsc1", "composite") and cell.recipe in RECIPES for t in grid.TABLES.values() for cell in t
-    )
+    cells = [cell for table in grid.TABLES.values() for cell in table]
+    assert all(cell.task in TASKS and cell.recipe in RECIPES for cell in cells)
+    assert len({cell.record for cell in cells}) == len(set(cells))
+
+
+def test_a_variant_changes_what_it_names_and_nothing_else(grid: ModuleType) -> None:
+    network, recipe = grid.varied(Network(width=8), Recipe(), {"dropout": 0.0, "epochs": 7, "coloured_silence": 0.5})
+    assert network == replace(Network(width=8), dropout=0.0)
+    assert recipe == replace(Recipe(), epochs=7, augmentation=Augmentation(coloured_silence=0.5))
+    with pytest.raises(KeyError, match="slope"):
+        grid.varied(Network(), Recipe(), {"slope": 0.2})
+    cell = grid.Cell("gsc1", 8, 2, variant="reading/slope0.3")
+    assert cell.name == "gsc1/reading/d8-slope0.3-seed2"
+    assert cell.settings()[0].leaky_slope == 0.3
+    assert cell.settings()[1].epochs == grid.READING_EPOCHS
 
 
 def test_a_run_is_a_plan_in_a_folder_that_any_scheduler_can_resume(

@@ -72,8 +72,8 @@ def test_what_the_paper_leaves_open_stays_as_it_was_chosen() -> None:
     assert (recipe.beta1, recipe.beta2, recipe.epsilon) == (0.9, 0.999, 1e-8)
     assert (recipe.initial_divisor, recipe.final_divisor) == (25.0, 1e4)
     assert (front_end.fft_size, front_end.lowest_hz, front_end.highest_hz) == (512, 0.0, 8_000.0)
-    assert front_end.power_floor == 1e-6
-    assert (network.leaky_slope, network.initial_scale) == (0.1, 5.0)
+    assert front_end.power_floor == 1e-4
+    assert (network.leaky_slope, network.initial_scale) == (0.2, 1.0)
 
 
 def first_weights() -> Tensors:

@@ -29,7 +29,9 @@ def name(request: pytest.FixtureRequest) -> str:
 
 
 def test_there_are_released_models() -> None:
-    assert "d16-gsc1" in circlematch.names()
+    names = circlematch.names()
+    assert "d16-gsc1" in names
+    assert names.index("d4-gsc1") < names.index("d8-gsc1") < names.index("d16-gsc1")
 
 
 def test_a_released_model_carries_its_licence_source_and_figures(name: str) -> None:
@@ -49,8 +51,8 @@ def test_a_released_model_has_a_record_with_the_same_weights_and_figures(name: s
     assert record["parameters"] == model.card.parameters
 
 
-@pytest.mark.parametrize("script", ["readme", "tables"])
-def test_readme_and_tables_are_drawn_from_the_records(repository: Path, script: str) -> None:
+@pytest.mark.parametrize("script", ["readme", "tables", "release"])
+def test_readme_tables_and_cards_are_drawn_from_the_records(repository: Path, script: str) -> None:
     command = [sys.executable, f"experiments/{script}.py", "--check"]
     checked = subprocess.run(command, cwd=repository, capture_output=True, text=True)
     assert checked.returncode == 0, checked.stderr

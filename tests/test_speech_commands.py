@@ -421,8 +421,48 @@ def test_a_missing_archive_is_named(tmp_path: Path) -> None:
 
 
 def test_an_unknown_task_lists_the_tasks(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="no task is called 'gsc3'; there are gsc1, gsc2, composite, en31, es20"):
+    with pytest.raises(UsageError, match="no task is called 'gsc3'; there are gsc1, gsc2, composite, gsc, en31, es20"):
         read_task("gsc3", tmp_path)
+
+
+# ---- both versions together --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("newer", ["speech_commands_v0.02", "speech_commands_composite"])
+def test_both_versions_learn_from_the_newer_and_are_measured_by_the_older(tmp_path: Path, newer: str) -> None:
+    older = speech_commands(tmp_path / "speech_commands_v0.01", names(TRAIN, VALIDATION, TEST))
+    more = [f"{word}/{TRAIN}_nohash_{take}" for word in (*KEYWORDS, *OTHERS) for take in range(3)]
+    speech_commands(tmp_path / newer, [*more, *names(VALIDATION, TEST)])
+    archive(tmp_path / "speech_commands_test_set_v0.01")
+    archive(tmp_path / "speech_commands_test_set_v0.02", takes=2)
+
+    dataset = read_task("gsc", tmp_path)
+
+    alone = read_task("gsc1", tmp_path)
+    assert {clip.path.parents[1].name for clip in dataset.splits["train"] if clip.path} == {newer}
+    assert counts(dataset.splits["train"])[0] == 3 * len(KEYWORDS)
+    assert dataset.splits["validation"] == alone.splits["validation"]
+    assert dataset.splits["test"] == alone.splits["test"]
+    assert all(clip.path.is_relative_to(older) for clip in dataset.splits["test"] if clip.path)
+    assert counts(dataset.splits["archive-v2"]) == (20, 2, 2)
+    assert [clip.path for clip in dataset.splits["archive-v2-zero"] if clip.label == SILENCE] == [None] * 2
+    assert any(newer in note for note in dataset.notes)
+
+
+def test_a_speaker_who_would_be_learned_from_and_tested_is_refused(tmp_path: Path) -> None:
+    lists: dict[str, list[str]] = {"validation_list.txt": [], "testing_list.txt": []}
+    speech_commands(tmp_path / "speech_commands_v0.01", names(TRAIN, TEST), lists | {"testing_list.txt": names(TEST)})
+    speech_commands(tmp_path / "speech_commands_v0.02", names(TRAIN, TEST), lists)
+
+    with pytest.raises(DatasetError, match=r"1 speakers of .*v0.02 are in .*v0.01's held-out lists"):
+        read_task("gsc", tmp_path)
+
+
+def test_both_versions_must_be_there(tmp_path: Path) -> None:
+    speech_commands(tmp_path / "speech_commands_v0.01", names(TRAIN, VALIDATION, TEST))
+
+    with pytest.raises(DatasetError, match=r"neither speech_commands_v0.02 nor speech_commands_composite"):
+        read_task("gsc", tmp_path)
 
 
 def test_a_missing_folder_is_named_without_the_task_too(tmp_path: Path) -> None:

@@ -24,10 +24,11 @@ from circlematch.data.noise import make_pool
 from circlematch.data.speech_commands import KEYWORDS, read_speech_commands
 from circlematch.errors import DamagedFileError, DivergedError, UsageError
 from circlematch.files import locked
-from circlematch.parameters import Tensors
+from circlematch.parameters import Tensors, initial_tensors
 from circlematch.safetensors import read_safetensors
 from circlematch.training.checkpoint import Epoch, read_checkpoint
 from circlematch.training.loop import Lessons, train
+from circlematch.training.native_step import NativeStep
 from circlematch.training.run import CHECKPOINT, MODEL, Outcome, Run, perform
 from circlematch.training.step import Batch, Step
 from circlematch.training.torch_step import TorchStep
@@ -331,3 +332,61 @@ def test_a_loss_that_is_no_number_ends_the_run_with_a_sentence_and_keeps_the_las
     with pytest.raises(DivergedError, match=r"the loss became nan in epoch 2 .* lower --peak-learning-rate"):
         train(Diverging(), recipe, lessons, clips, (), (), lambda history: kept.append(len(history)))
     assert kept == [0, 1]
+
+
+def test_of_several_beginnings_the_one_with_the_lowest_loss_goes_on(words: Path, tmp_path: Path) -> None:
+    recipe = replace(RECIPE, epochs=4, starts=3, start_epochs=2)
+    said: list[str] = []
+    run = Run(read_folder(words), Network(width=4, classes=4), recipe, 5, tmp_path / "run", step="native")
+    record = perform(run, watchers=[], say=said.append).record
+    assert sum("beginning" in line for line in said) == 3
+    losses = [row[0] for row in record["starts"]]
+    assert len(set(losses)) == 3
+    assert record["history"][1][0] == min(losses)
+    assert len(record["history"]) == 4
+    assert record["training_seconds"] >= round(sum(row[2] for row in record["starts"]), 1)
+
+    step = NativeStep(run.network, recipe, 5)
+    step.restore(initial_tensors(run.network, 5, losses.index(min(losses))), {})
+    clips = load_split(run.dataset, "train")
+    sampler, augmenter = EpochSampler(clips, run.dataset.labels, recipe), Augmenter(recipe.augmentation, make_pool(5))
+    lessons = Lessons(clips, sampler, augmenter, recipe.batch_size, 5)
+    alone = train(step, recipe, lessons, load_split(run.dataset, "validation"), (), (), lambda _: None)
+    assert [round(epoch.loss, 6) for epoch in alone] == [row[0] for row in record["history"]]
+
+
+def test_a_run_that_is_stopped_while_it_begins_or_after_ends_the_same(words: Path, tmp_path: Path) -> None:
+    recipe = replace(RECIPE, epochs=4, starts=2, start_epochs=2)
+
+    def run(folder: str) -> Run:
+        return Run(read_folder(words), Network(width=4, classes=4), recipe, 5, tmp_path / folder, step="native")
+
+    class StoppedError(Exception):
+        pass
+
+    class Stop:
+        """Stops the run when something has been said or done so many times."""
+
+        def __init__(self, after: int) -> None:
+            self.left = after
+
+        def __call__(self, line: str = "") -> None:
+            self.left -= "beginning" in line
+            if self.left == 0:
+                raise StoppedError
+
+        def batch(self, epoch: int, done: int, of: int, loss: float) -> None:
+            pass
+
+        def epoch(self, number: int, result: Epoch, rate: float) -> None:
+            raise StoppedError
+
+    whole = perform(run("whole"), watchers=[], say=lambda _: None).record
+    with pytest.raises(StoppedError):
+        perform(run("early"), watchers=[], say=Stop(after=1))
+    with pytest.raises(StoppedError):
+        perform(run("late"), watchers=[Stop(after=9)], say=lambda _: None)
+    for folder in ("early", "late"):
+        record = perform(run(folder), resume=True, watchers=[], say=lambda _: None).record
+        assert record["weights_sha256"] == whole["weights_sha256"]
+        assert [row[0] for row in record["starts"]] == [row[0] for row in whole["starts"]]

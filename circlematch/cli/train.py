@@ -9,7 +9,7 @@ from pathlib import Path
 from statistics import mean, stdev
 
 from circlematch.cli.options import Commands, add_command, add_dataset, add_json, print_json, read_dataset
-from circlematch.config import ABLATIONS, Network, Recipe, ablated
+from circlematch.config import ABLATIONS, RECIPES, ablated
 from circlematch.data.dataset import Dataset
 from circlematch.errors import UsageError
 from circlematch.training import STEPS
@@ -17,6 +17,15 @@ from circlematch.training.plan import PLAN, Plan, read_plan, write_plan
 
 LARGEST_SEED = 2**32
 MOST_THREADS = 256
+# What may be given instead of the recipe's own.
+OVERRIDES: dict[str, tuple[type, str]] = {
+    "epochs": (int, "times that every clip is heard"),
+    "batch_size": (int, "clips in one optimiser step"),
+    "peak_learning_rate": (float, "top of the cycle"),
+    "weight_decay": (float, "of AdamW"),
+    "label_smoothing": (float, "of the cross-entropy"),
+    "dropout": (float, "on the bands' features"),
+}
 ALSO_WITH_RESUME = {"resume", "threads", "json", "run", "parser"}
 
 
@@ -25,15 +34,12 @@ def add(commands: Commands) -> None:
     summary = "train a model on a known dataset or on your own folder of words"
     parser = add_command(commands, "train", summary, "circlematch train --data my_words --width 8 --epochs 60", run)
     add_dataset(parser)
-    network, recipe = Network(), Recipe()
-    parser.add_argument("--width", type=int, default=network.width, help="D: 4, 8, 16, 32 or any even number from 4")
+    parser.add_argument("--width", type=int, default=16, help="D: 4, 8, 16, 32 or any even number from 4")
+    parser.add_argument("--recipe", choices=tuple(RECIPES), default="paper", help="a named way to train")
     parser.add_argument("--ablation", choices=tuple(ABLATIONS), default="full", help="a row of the paper's Table 2")
-    parser.add_argument("--epochs", type=int, default=recipe.epochs, help="times that every clip is heard")
-    parser.add_argument("--batch-size", type=int, default=recipe.batch_size, help="clips in one optimiser step")
-    parser.add_argument("--peak-learning-rate", type=float, default=recipe.peak_learning_rate, help="top of the cycle")
-    parser.add_argument("--weight-decay", type=float, default=recipe.weight_decay, help="of AdamW")
-    parser.add_argument("--label-smoothing", type=float, default=recipe.label_smoothing, help="of the cross-entropy")
-    parser.add_argument("--dropout", type=float, default=network.dropout, help="on the frame features")
+    for name, (kind, purpose) in OVERRIDES.items():
+        flag = f"--{name.replace('_', '-')}"
+        parser.add_argument(flag, type=kind, default=argparse.SUPPRESS, help=f"{purpose} (default: the recipe's)")
     parser.add_argument("--seed", type=int, default=0, help="of weights, order, shifts, noise and dropout")
     parser.add_argument(
         "--seeds", type=_seeds, help="several runs, such as 0-4, each on one core; may be given again to go on"
@@ -174,14 +180,11 @@ def _plan(options: argparse.Namespace, seed: int) -> Plan:
     """What the arguments ask for."""
     if not 0 <= seed < LARGEST_SEED:
         raise UsageError(f"--seed is {seed}; give a number of at least 0 and below {LARGEST_SEED}")
-    network = ablated(Network(width=options.width, dropout=options.dropout), options.ablation)
-    recipe = Recipe(
-        epochs=options.epochs,
-        batch_size=options.batch_size,
-        peak_learning_rate=options.peak_learning_rate,
-        weight_decay=options.weight_decay,
-        label_smoothing=options.label_smoothing,
-    )
+    network, recipe = RECIPES[options.recipe](options.width)
+    given = {name: getattr(options, name) for name in OVERRIDES if hasattr(options, name)}
+    if "dropout" in given:
+        network = replace(network, dropout=given.pop("dropout"))
+    network, recipe = ablated(network, options.ablation), replace(recipe, **given)
     data, archive = (path.absolute() if path else None for path in (options.data, options.archive))
     return Plan(options.task, data, archive, network, recipe, seed, options.step, options.threads)
 

@@ -10,6 +10,8 @@ validation split with real noise for silence, from the end of each noise recordi
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable
+from dataclasses import replace
 from math import ceil
 from pathlib import Path
 
@@ -18,12 +20,22 @@ from circlematch.config import FRONT_END
 from circlematch.data.dataset import HELD_OUT_NOISE, SILENCE, UNKNOWN, Clip, Dataset, rank
 from circlematch.errors import AudioError, DatasetError
 
-__all__ = ["KEYWORDS", "LABELS", "read_archive", "read_speech_commands", "speaker_of", "split_of_speaker"]
+__all__ = [
+    "KEYWORDS",
+    "LABELS",
+    "read_archive",
+    "read_both_versions",
+    "read_speech_commands",
+    "speaker_of",
+    "split_of_speaker",
+]
 
 KEYWORDS = ("yes", "no", "up", "down", "left", "right", "on", "off", "stop", "go")
 LABELS = (*KEYWORDS, UNKNOWN, SILENCE)
 BACKGROUND_SHARE = 0.1  # unknown and silence, each, as a share of the keywords
 LISTS = {"validation": "validation_list.txt", "test": "testing_list.txt"}
+OLDER, NEWER = "speech_commands_v0.01", ("speech_commands_v0.02", "speech_commands_composite")
+NEWER_ARCHIVE = "speech_commands_test_set_v0.02"
 NOISE = "_background_noise_"
 NOISE_STEP_MS = 250  # between two clips of held-out noise
 HASH_RANGE = 2**27  # buckets of the official rule
@@ -76,12 +88,45 @@ def read_speech_commands(root: Path, name: str, archive: Path | None = None) -> 
         splits["validation-noise"] = _with_noise(splits["validation"], noise)
     notes = (*filter(None, (_too_few_unknown(split, clips) for split, clips in splits.items())), *unreadable)
     if archive is not None:
-        splits["archive"] = read_archive(archive)
-        splits["archive-zero"] = tuple(
-            Clip(None, clip.label) if LABELS[clip.label] == SILENCE else clip for clip in splits["archive"]
-        )
+        splits |= _archive_splits(archive, "archive")
     rule = "official lists" if len(lists) == len(LISTS) else "hash of the speaker (a list is missing)"
     return Dataset(name, LABELS, splits, rule, LICENCE, SOURCE, notes, spare, tuple(noise))
+
+
+def read_both_versions(data: Path, name: str, archive: Path | None = None) -> Dataset:
+    """v0.02's training speakers (or the composite's) to learn from, everything of v0.01 to be measured by.
+
+    Both versions split the speakers by the same rule, so no speaker of v0.01's validation or test set is learned from.
+    v0.02's own archive is a split of its own, "archive-v2", where it lies beside the others.
+    """
+    newer = next((data / folder for folder in NEWER if (data / folder).is_dir()), None)
+    if newer is None:
+        raise DatasetError(f"{data} holds neither {' nor '.join(NEWER)} (circlematch data get gsc2 --to {data})")
+    first, second = read_speech_commands(data / OLDER, "gsc1", archive), read_speech_commands(newer, name)
+    splits = first.splits | {"train": second.splits["train"]}
+    if (data / NEWER_ARCHIVE).is_dir():
+        splits |= _archive_splits(data / NEWER_ARCHIVE, "archive-v2")
+    crossing = _speakers(splits["train"]) & _speakers(
+        clip for split, clips in splits.items() if split != "train" for clip in clips
+    )
+    if crossing:
+        raise DatasetError(
+            f"{len(crossing)} speakers of {newer} are in {data / OLDER}'s held-out lists; get both again"
+        )
+    return replace(
+        second, splits=splits, notes=(*first.notes, *second.notes, f"training clips are those of {newer.name}")
+    )
+
+
+def _speakers(clips: Iterable[Clip]) -> set[str]:
+    return {clip.speaker for clip in clips if clip.speaker is not None}
+
+
+def _archive_splits(root: Path, name: str) -> dict[str, tuple[Clip, ...]]:
+    """Google's archive, and the same with digital silence."""
+    clips = read_archive(root)
+    silent = tuple(Clip(None, clip.label) if LABELS[clip.label] == SILENCE else clip for clip in clips)
+    return {name: clips, f"{name}-zero": silent}
 
 
 def _noise(folder: Path) -> tuple[dict[Path, float], list[str]]:

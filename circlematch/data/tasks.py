@@ -9,7 +9,7 @@ from pathlib import Path
 from circlematch.data.dataset import Dataset
 from circlematch.data.folder import read_folder
 from circlematch.data.mswc import EN31, ES20, read_mswc
-from circlematch.data.speech_commands import read_speech_commands
+from circlematch.data.speech_commands import read_both_versions, read_speech_commands
 from circlematch.errors import DatasetError, UsageError
 
 __all__ = ["TASKS", "Task", "read_task"]
@@ -51,6 +51,12 @@ TASKS: dict[str, Task] = {
         "speech_commands_composite",
         lambda root, archive: read_speech_commands(root, "composite", archive),
         archive="speech_commands_test_set_v0.02",
+    ),
+    "gsc": Task(
+        "Speech Commands v0.02 (or composite) to learn from, v0.01 to be measured by; 12 classes",
+        "",  # both versions lie side by side in the data folder
+        lambda root, archive: read_both_versions(root, "gsc", archive),
+        archive="speech_commands_test_set_v0.01",
     ),
     "en31": Task(
         "MSWC Micro, 31 English words",

@@ -48,6 +48,7 @@ class Encoder(nn.Module):
         self.pointwise_norm = nn.BatchNorm2d(D)
         self.bands = BandProjection(D, rows, config.bands, config.band_features, dense=config.dense_bands)
         self.bands_norm = nn.BatchNorm1d(features)
+        self.dropout = nn.Dropout(config.dropout)
         self.fuse = nn.Conv1d(features, D, 1, bias=False)
         self.fuse_norm = nn.BatchNorm1d(D)
         self.lifting = nn.Sequential(*(LiftingBlock(D, self.slope) for _ in range(config.lifting_blocks)))
@@ -58,7 +59,7 @@ class Encoder(nn.Module):
         x = self._activate(self.conv_norm(self.conv(x)))  # (B, 8, F/2, T)
         x = self._activate(self.depthwise_norm(self.depthwise(x)))  # (B, 8, F/2, T)
         x = self._activate(self.pointwise_norm(self.pointwise(x)))  # (B, D, F/2, T)
-        x = self._activate(self.bands_norm(self.bands(x)))  # (B, 16, T)
+        x = self.dropout(self._activate(self.bands_norm(self.bands(x))))  # (B, 16, T)
         x = self._activate(self.fuse_norm(self.fuse(x)))  # (B, D, T)
         lifted: Tensor = self.lifting(x)  # (B, D, T)
         return lifted

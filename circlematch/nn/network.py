@@ -54,7 +54,6 @@ class CircleMatch(nn.Module):
     def __init__(self, width: int = 16, classes: int = 12, *, config: Network | None = None, seed: int = 0) -> None:
         super().__init__()
         self.config = config if config is not None else replace(Network(), width=width, classes=classes)
-        self.dropout = nn.Dropout(self.config.dropout)
         with torch.random.fork_rng(devices=[]):  # what torch draws here is overwritten at once
             self.encoder = Encoder(self.config)
             self.head = MeanPooling(self.config) if self.config.mean_pooling else PrototypeHead(self.config)
@@ -68,7 +67,7 @@ class CircleMatch(nn.Module):
     def encode(self, log_mel: Tensor) -> Tensor:
         """Frame features: (B, 32, T) -> (B, D, T)."""
         self._check(log_mel)
-        features: Tensor = self.dropout(self.encoder(log_mel))
+        features: Tensor = self.encoder(log_mel)
         return features
 
     def responses(self, log_mel: Tensor) -> Tensor:

@@ -5,6 +5,7 @@ A checkpoint is a model like any other: `circlematch spot --model runs/x/checkpo
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from circlematch.parameters import Tensors
 
 __all__ = ["Checkpoint", "Epoch", "read_checkpoint", "write_checkpoint"]
 
-HISTORY = "history"
+HISTORY, STARTS = "history", "starts"
 
 
 @dataclass(frozen=True)
@@ -38,13 +39,18 @@ class Checkpoint:
     weights: Tensors
     state: dict[str, npt.NDArray[Any]]
     history: tuple[Epoch, ...]
+    starts: tuple[Epoch, ...] = ()  # the beginnings that were tried, where there were several
 
 
 def write_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
     """Replace the checkpoint in one step: a crash leaves the old one or the new one, never a part."""
-    rows = [(epoch.loss, epoch.validation_accuracy, epoch.seconds) for epoch in checkpoint.history]
-    history = np.array(rows, dtype=np.float64).reshape(-1, 3)
-    write_model(path, checkpoint.card, checkpoint.weights, {**checkpoint.state, HISTORY: history})
+    extra = {**checkpoint.state, HISTORY: _table(checkpoint.history), STARTS: _table(checkpoint.starts)}
+    write_model(path, checkpoint.card, checkpoint.weights, extra)
+
+
+def _table(epochs: Sequence[Epoch]) -> npt.NDArray[np.float64]:
+    rows = [(epoch.loss, epoch.validation_accuracy, epoch.seconds) for epoch in epochs]
+    return np.array(rows, dtype=np.float64).reshape(-1, 3)
 
 
 def read_checkpoint(path: Path) -> Checkpoint:
@@ -53,6 +59,7 @@ def read_checkpoint(path: Path) -> Checkpoint:
     if HISTORY not in extra:
         raise DamagedFileError(f"{path} is a finished model, not a checkpoint; a run cannot be resumed from it")
     history = tuple(Epoch(*map(float, row)) for row in extra.pop(HISTORY))
+    starts = tuple(Epoch(*map(float, row)) for row in extra.pop(STARTS, ()))
     if len(history) != model.card.epochs:
         raise DamagedFileError(f"{path} is damaged: {len(history)} epochs of history after {model.card.epochs}")
-    return Checkpoint(model.card, model.tensors, extra, history)
+    return Checkpoint(model.card, model.tensors, extra, history, starts)

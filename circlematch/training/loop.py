@@ -24,7 +24,7 @@ from circlematch.training.schedule import one_cycle
 from circlematch.training.step import Batch, Step
 from circlematch.training.watch import Watcher
 
-__all__ = ["Lessons", "accuracy", "train"]
+__all__ = ["Lessons", "accuracy", "one_epoch", "train"]
 
 
 @dataclass(frozen=True)
@@ -67,14 +67,21 @@ def train(
     if not done:
         keep(done)
     for number in range(len(done), recipe.epochs):
-        began = time.perf_counter()
-        loss, rate = _epoch(step, recipe, lessons, number, watchers)
-        right = accuracy(step, validation)
-        done.append(Epoch(loss, right, time.perf_counter() - began))
+        result, rate = one_epoch(step, recipe, lessons, validation, number, watchers)
+        done.append(result)
         keep(done)
         for watcher in watchers:
-            watcher.epoch(number, done[-1], rate)
+            watcher.epoch(number, result, rate)
     return done
+
+
+def one_epoch(
+    step: Step, recipe: Recipe, lessons: Lessons, validation: ClipSet, number: int, watchers: Sequence[Watcher] = ()
+) -> tuple[Epoch, float]:
+    """Epoch `number` of a run: what it brought, and its last learning rate."""
+    began = time.perf_counter()
+    loss, rate = _epoch(step, recipe, lessons, number, watchers)
+    return Epoch(loss, accuracy(step, validation), time.perf_counter() - began), rate
 
 
 def _epoch(

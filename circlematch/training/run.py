@@ -31,6 +31,7 @@ from circlematch.training import STEPS
 from circlematch.training.checkpoint import Checkpoint, Epoch, read_checkpoint, write_checkpoint
 from circlematch.training.loop import Lessons, train
 from circlematch.training.native_step import NativeStep, why_not_native
+from circlematch.training.starts import begin, wasted_seconds
 from circlematch.training.step import Step
 from circlematch.training.watch import Terminal, Watcher, tensorboard_if_installed
 
@@ -94,13 +95,20 @@ def _perform(run: Run, resume: bool, watchers: Sequence[Watcher] | None, say: Ca
     if watchers is None:
         watchers = [Terminal(run.recipe.epochs), *tensorboard_if_installed(run.folder / "tensorboard")]
 
+    history = checkpoint.history if checkpoint is not None else ()
+    starts = checkpoint.starts if checkpoint is not None else ()
+
     def keep(history: Sequence[Epoch]) -> None:
         card = replace(_card(run), epochs=len(history), accuracy=_validation_of(history))
-        write_checkpoint(run.folder / CHECKPOINT, Checkpoint(card, step.weights(), step.state(), tuple(history)))
+        here = Checkpoint(card, step.weights(), step.state(), tuple(history), starts)
+        write_checkpoint(run.folder / CHECKPOINT, here)
 
-    history = checkpoint.history if checkpoint is not None else ()
+    if run.recipe.starts > 1 and not history:
+        keep(())  # so that a run that is stopped while it begins can be resumed
+        history, starts = begin(step, run.network, run.recipe, lessons, validation, say)
+        keep(history)
     epochs = train(step, run.recipe, lessons, validation, history, watchers, keep)
-    return _finish(run, step, epochs, lessons, {"train": training, "validation": validation})
+    return _finish(run, step, epochs, starts, lessons, {"train": training, "validation": validation})
 
 
 def _noise_pool(run: Run) -> NoisePool:
@@ -162,7 +170,14 @@ def _validation_of(history: Sequence[Epoch]) -> dict[str, float]:
     return {"validation": history[-1].validation_accuracy} if history else {}
 
 
-def _finish(run: Run, step: Step, epochs: list[Epoch], lessons: Lessons, loaded: dict[str, ClipSet]) -> Outcome:
+def _finish(
+    run: Run,
+    step: Step,
+    epochs: list[Epoch],
+    starts: Sequence[Epoch],
+    lessons: Lessons,
+    loaded: dict[str, ClipSet],
+) -> Outcome:
     """The end of a run: every held-out split is read once."""
     held_out = [split for split in run.dataset.splits if split != "train"]
     reports = {}
@@ -193,15 +208,20 @@ def _finish(run: Run, step: Step, epochs: list[Epoch], lessons: Lessons, loaded:
         "threads": threads_of(step),
         "peak_resident_mib": peak_resident_mib(),
         "processor": processor(),
-        "training_seconds": round(sum(epoch.seconds for epoch in epochs), 1),
+        "training_seconds": round(sum(epoch.seconds for epoch in epochs) + wasted_seconds(starts), 1),
         "step": step.name,
-        "history": [[round(e.loss, 6), e.validation_accuracy, round(e.seconds, 3)] for e in epochs],
+        "starts": _rows(starts),
+        "history": _rows(epochs),
         "versions": versions(),
         "commit": card.commit,
         "weights_sha256": digest,
     }
     write_json(run.folder / RECORD, record)
     return Outcome(path, record, reports)
+
+
+def _rows(epochs: Sequence[Epoch]) -> list[list[float]]:
+    return [[round(e.loss, 6), e.validation_accuracy, round(e.seconds, 3)] for e in epochs]
 
 
 def threads_of(step: Step) -> int:

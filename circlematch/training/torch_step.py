@@ -33,7 +33,12 @@ class TorchStep:
         self.recipe = recipe
         self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
         self.network = CircleMatch(config=network, seed=seed).to(self.device)
-        self.optimizer = torch.optim.AdamW(
+        self.optimizer = self.new_optimizer()
+
+    def new_optimizer(self) -> torch.optim.AdamW:
+        """AdamW without memory, for all parameters of the network."""
+        recipe = self.recipe
+        return torch.optim.AdamW(
             self.network.parameters(),
             lr=recipe.peak_learning_rate,
             betas=(recipe.beta1, recipe.beta2),

@@ -1,0 +1,173 @@
+"""Draws docs/figures from the records in results/ and the published figures of experiments/peers.json.
+
+python experiments/figures.py
+
+pareto.png       accuracy against parameters: measured here, the paper's own, and the published peers
+ablations.png    what each part of the network is worth, with the paper's figures beside
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import mean, stdev
+from typing import Any
+
+from grid import ROOT, SEEDS, WIDTHS, Cell
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from tables import PAPER, PAPER_ABLATIONS, found
+
+from circlematch.config import Network
+from circlematch.files import write_atomically
+from circlematch.parameters import parameter_count
+
+FIGURES = ROOT / "docs" / "figures"
+PEERS = Path(__file__).with_name("peers.json")
+PAPERS_RECIPE, RELEASE = ("o", "C0", "measured here, the paper's recipe"), ("D", "C3", "measured here, release recipe")
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One half of the picture."""
+
+    title: str
+    published: str  # the column of peers.json
+    measured: tuple[tuple[str, str, str, tuple[str, str, str]], ...]  # task, recipe, split; marker, colour and words
+
+
+PANELS = {
+    "gsc1": Panel(
+        "Speech Commands v0.01", "v1", (("gsc1", "paper", "test", PAPERS_RECIPE), ("gsc", "release", "test", RELEASE))
+    ),
+    "gsc2": Panel(
+        "Speech Commands v0.02",
+        "v2",
+        (
+            ("composite", "paper", "archive-zero", (*PAPERS_RECIPE[:2], f"{PAPERS_RECIPE[2]}, composite set")),
+            ("gsc", "release", "archive-v2-zero", RELEASE),
+        ),
+    ),
+}
+
+
+def of_paper(text: str) -> tuple[float, float]:
+    """85.74 ± 1.00 as two numbers."""
+    middle, _, spread = text.partition(" ± ")
+    return float(middle), float(spread)
+
+
+def of_records(records: list[dict[str, Any]], split: str) -> tuple[float, float]:
+    """Mean and SD in per cent; one record alone has no spread."""
+    shares = [100 * record["accuracy"][split] for record in records]
+    return mean(shares), stdev(shares) if len(shares) > 1 else 0.0
+
+
+def draw_pareto() -> Figure:
+    """Accuracy against parameters, both versions of Speech Commands; what is published is hollow or a cross."""
+    peers = json.loads(PEERS.read_text())
+    figure = Figure(figsize=(11, 5), layout="constrained")
+    for axes, (task, panel) in zip(figure.subplots(1, 2), PANELS.items(), strict=True):
+        _draw_published(axes, peers, panel.published)
+        sizes = [parameter_count(Network(width=width)) for width in WIDTHS]
+        theirs = [of_paper(text) for text in PAPER[task]]
+        axes.errorbar(
+            sizes,
+            [middle for middle, _ in theirs],
+            [spread for _, spread in theirs],
+            fmt="o--",
+            color="black",
+            markerfacecolor="white",
+            capsize=3,
+            label="CircleMatch, as published",
+        )
+        for measured in panel.measured:
+            _draw_measured(axes, *measured)
+        axes.set_xscale("log")
+        axes.set_xlim(800, 20_000)
+        axes.set_ylim(81, 98)
+        axes.set_xlabel("parameters")
+        axes.set_ylabel("accuracy, %")
+        axes.set_title(f"{panel.title}, 12 classes, test with digital silence", fontsize="medium")
+        axes.grid(alpha=0.3)
+        axes.legend(fontsize="small", loc="lower right")
+    return figure
+
+
+def _draw_measured(axes: Axes, task: str, recipe: str, split: str, look: tuple[str, str, str]) -> None:
+    marker, colour, words = look
+    points = []
+    for width in WIDTHS:
+        records = found([Cell(task, width, seed, recipe=recipe) for seed in SEEDS])
+        if records:
+            points.append((records[0]["parameters"], *of_records(records, split)))
+    if points:
+        sizes, middles, spreads = zip(*points, strict=True)
+        axes.errorbar(sizes, middles, spreads, fmt=f"{marker}-", color=colour, capsize=3, label=words)
+
+
+def _draw_published(axes: Axes, peers: list[dict[str, Any]], version: str) -> None:
+    shown = [peer for peer in peers if version in peer and peer["parameters"] <= 20_000]
+    sizes, shares = [peer["parameters"] for peer in shown], [peer[version] for peer in shown]
+    axes.scatter(sizes, shares, marker="x", color="grey", label="others, as published")
+    for peer in shown:
+        axes.annotate(
+            peer["name"],
+            (peer["parameters"], peer[version]),
+            xytext=(4, -9),
+            textcoords="offset points",
+            fontsize="x-small",
+            color="dimgrey",
+        )
+
+
+def draw_ablations() -> Figure | None:
+    """The change from the full network for each row of Table 2; None where nothing was run yet."""
+    rows = [row for row in PAPER_ABLATIONS if row != "full"]
+    bars = [("the paper, v0.02", [_paper_change(row) for row in rows], "lightgrey")]
+    for task, title, colour in (("gsc1", "v0.01", "C0"), ("composite", "composite", "C1")):
+        full = found([Cell(task, 16, seed) for seed in SEEDS])
+        by_row = [found([Cell(task, 16, seed, row) for seed in SEEDS]) for row in rows]
+        if full and all(by_row):
+            middle, spread = of_records(full, "test")
+            changes = []
+            for records in by_row:
+                theirs, their_spread = of_records(records, "test")
+                changes.append((theirs - middle, (spread**2 + their_spread**2) ** 0.5))
+            bars.append((f"measured here, {title}", changes, colour))
+    if len(bars) == 1:
+        return None
+    figure = Figure(figsize=(8, 4), layout="constrained")
+    axes = figure.subplots()
+    width = 0.8 / len(bars)
+    for number, (label, changes, colour) in enumerate(bars):
+        places = [place + (number - (len(bars) - 1) / 2) * width for place in range(len(rows))]
+        middles, spreads = zip(*changes, strict=True)
+        axes.bar(places, middles, width, yerr=spreads, capsize=2, color=colour, label=label)
+    axes.axhline(0, color="black", linewidth=0.8)
+    axes.set_xticks(range(len(rows)), rows)
+    axes.set_ylabel("change in test accuracy, points")
+    axes.set_title("D16 without each part: mean of five seeds, SD of the difference", fontsize="medium")
+    axes.legend(fontsize="small")
+    return figure
+
+
+def _paper_change(row: str) -> tuple[float, float]:
+    (full, spread), (theirs, their_spread) = (of_paper(PAPER_ABLATIONS[name][0]) for name in ("full", row))
+    return theirs - full, (spread**2 + their_spread**2) ** 0.5
+
+
+def main() -> int:
+    """Draw what there are records for."""
+    FIGURES.mkdir(parents=True, exist_ok=True)
+    for name, figure in (("pareto", draw_pareto()), ("ablations", draw_ablations())):
+        if figure is not None:
+            write_atomically(
+                FIGURES / f"{name}.png", lambda stream, of=figure: of.savefig(stream, format="png", dpi=110)
+            )
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,205 @@
+"""Puts trained models into the package, and writes the card of each.
+
+python experiments/release.py --runs runs    copy the best run of each family and width, then write all cards
+python experiments/release.py --cards        write the cards only, from the models and the records
+python experiments/release.py --check        fail if a card says something else
+
+Of the seeds of a family and width, the one that does best on validation is taken; where the family has heard noise,
+its validation with noise counts as much.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import mean, stdev
+from typing import Any
+
+from grid import RESULTS, ROOT, SEEDS, WIDTHS, Cell
+
+from circlematch.model import Card, read_model
+from circlematch.pretrained import load, names
+from circlematch.safetensors import digest
+
+WEIGHTS = ROOT / "circlematch" / "weights"
+MEASURED = {
+    "validation": "v0.01, validation, digital silence",
+    "validation-noise": "v0.01, validation, noise for silence (from the ends of the noise recordings, not trained on)",
+    "test": "v0.01, test, digital silence (the paper's measure)",
+    "archive": "Google's 12-class test archive, real noise for silence",
+    "archive-zero": "the same archive, digital silence",
+    "archive-v2": "v0.02's 12-class test archive, real noise for silence",
+    "archive-v2-zero": "the same archive, digital silence",
+}
+
+
+@dataclass(frozen=True)
+class Family:
+    """Models that are released for all widths."""
+
+    task: str
+    recipe: str
+    words: str  # what it is for
+    limits: tuple[str, ...]
+
+    @property
+    def chosen_on(self) -> tuple[str, ...]:
+        """The splits by which the best seed is chosen."""
+        return ("validation", "validation-noise") if self.recipe == "release" else ("validation",)
+
+    def cells(self, width: int) -> list[Cell]:
+        """The runs of a width that are done."""
+        cells = [Cell(self.task, width, seed, recipe=self.recipe) for seed in SEEDS]
+        return [cell for cell in cells if cell.done]
+
+
+COMMON_LIMITS = (
+    "Ten English words, spoken alone, by the volunteers of Speech Commands; other accents, ages, rooms and microphones "
+    "were not measured.",
+    "It judges one second at a time. The longer it listens, the more often it is wrong; choose the threshold on "
+    "recordings of your own.",
+)
+DEAF_TO_NOISE = "Silence was digital zero in training: it takes much real noise for a word. Use the release models."
+FAMILIES = (
+    Family("gsc", "release", "for use: it has heard noise, and words that are not meant for it", COMMON_LIMITS),
+    Family(
+        "gsc1",
+        "paper",
+        "for comparison: the paper's recipe on the paper's data",
+        (
+            DEAF_TO_NOISE,
+            *COMMON_LIMITS,
+        ),
+    ),
+    Family(
+        "composite",
+        "paper",
+        "for comparison: the paper's recipe on v0.02 where it was at hand and v0.01 words elsewhere",
+        (
+            DEAF_TO_NOISE,
+            "Composite data: not the paper's v0.02, and not to be compared with its figures without saying so.",
+            *COMMON_LIMITS,
+        ),
+    ),
+)
+
+
+def best(family: Family, width: int) -> Cell | None:
+    """The run that is released, or None where none is done."""
+
+    def merit(cell: Cell) -> float:
+        accuracy = json.loads(cell.record.read_text())["accuracy"]
+        return mean(accuracy[split] for split in family.chosen_on)
+
+    return max(family.cells(width), key=merit, default=None)
+
+
+def place(runs: Path) -> None:
+    """Copy the best runs' models into the package."""
+    for family in FAMILIES:
+        for width in WIDTHS:
+            cell = best(family, width)
+            if cell is None:
+                continue
+            source = runs / cell.name / "model.safetensors"
+            record = json.loads(cell.record.read_text())
+            if not source.is_file():
+                raise SystemExit(f"{source} is missing; give the --runs folder in which {cell.name} ran")
+            model, _ = read_model(source)
+            if digest(dict(model.tensors)) != record["weights_sha256"]:
+                raise SystemExit(f"{source} is not the model of {cell.record}")
+            shutil.copyfile(source, WEIGHTS / f"{model.card.name}.safetensors")
+
+
+def family_of(card: Card) -> Family:
+    """The family that a released model belongs to."""
+    return next(family for family in FAMILIES if family.task == card.task)
+
+
+def card_text(name: str) -> str:
+    """The model card as Markdown."""
+    model = load(name)
+    card, family = model.card, family_of(model.card)
+    seeds = [json.loads(cell.record.read_text()) for cell in family.cells(card.network.width)]
+    lines = [
+        f"# {name}",
+        "",
+        f"CircleMatch D{card.network.width}, {card.parameters:,} parameters, {family.words}.",
+        f"Classes: {', '.join(card.labels)}.",
+        "",
+        f"| accuracy, % | this model (seed {card.seed}) | all {len(seeds)} seeds |",
+        "|---|---|---|",
+        *_accuracies(card, seeds),
+        "",
+        *_world(name, digest(dict(model.tensors))),
+        "## How it was made",
+        f"- Recipe `{family.recipe}`, {card.epochs} epochs, peak learning rate {card.recipe.peak_learning_rate:g}, seed"
+        f" {card.seed}: the best of {len(seeds)} on {' and '.join(family.chosen_on)}. Commit `{card.commit}`.",
+        f"- `circlematch train --task {card.task} --width {card.network.width} --recipe {family.recipe}"
+        f" --seed {card.seed}` makes it again.",
+        f"- SHA-256 of the weights: `{digest(dict(model.tensors))}`.",
+        "",
+        "## Data and licence",
+        f"- {card.source}; {card.licence}. The weights are {card.licence} too: name the source.",
+        f"- Split: {card.split_rule}; no speaker is in two splits.",
+        *(f"- {note[0].upper()}{note[1:]}." for note in card.notes),
+        "",
+        "## Limits",
+        *(f"- {limit}" for limit in family.limits),
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def _accuracies(card: Card, seeds: list[dict[str, Any]]) -> list[str]:
+    rows = []
+    for split, words in MEASURED.items():
+        if split in card.accuracy:
+            shares = [100 * record["accuracy"][split] for record in seeds]
+            spread = f" ± {stdev(shares):.2f}" if len(shares) > 1 else ""
+            rows.append(f"| {words} | {100 * card.accuracy[split]:.2f} | {mean(shares):.2f}{spread} |")
+    return rows
+
+
+def _world(name: str, weights: str) -> list[str]:
+    path = RESULTS / "world" / f"{name}.json"
+    if not path.exists():
+        return []
+    found = json.loads(path.read_text())
+    if found["weights_sha256"] != weights:
+        raise SystemExit(f"{path} was measured with other weights: run experiments/world.py {name}")
+    return [
+        f"Of {found['seconds']:,} seconds of sounds that are no speech (ESC-50, never trained on)"
+        f" {found['seconds_taken_for_a_keyword']:.2%} are taken for a keyword; the detector finds one in"
+        f" {found['recordings_with_a_hit']:.2%} of the {found['recordings']:,} recordings of five seconds.",
+        "",
+    ]
+
+
+def main() -> int:
+    """Copy models, write cards, or compare."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--runs", type=Path, help="where the grid ran: copy the models from there")
+    parser.add_argument("--cards", action="store_true", help="write the cards of the models that are there")
+    parser.add_argument("--check", action="store_true", help="compare the cards with what they should say")
+    options = parser.parse_args()
+    if not (options.runs or options.cards or options.check):
+        parser.error("give --runs, --cards or --check")
+    if options.runs:
+        place(options.runs)
+    for name in names():
+        path, wanted = WEIGHTS / f"{name}.md", card_text(name)
+        if not options.check:
+            path.write_text(wanted)
+        elif not path.exists() or path.read_text() != wanted:
+            print(f"{path.relative_to(ROOT)} is not what results/ says: run `make readme`", file=sys.stderr)
+            return 1
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

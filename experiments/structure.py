@@ -1,0 +1,166 @@
+"""Other networks with the same parameter counts as ours: what the paper's counts cannot tell apart.
+
+python experiments/structure.py --width 8 --seeds 3        one record each in results/gsc1/structure/, on validation
+
+The engine trains the chosen network only, so these run with the PyTorch step, for a few epochs. A variant whose record
+is there is done; the command goes on with the others.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+from grid import RESULTS, ROOT
+from torch import Tensor, nn
+from torch.nn import functional
+
+from circlematch.config import Network, Recipe, to_dict
+from circlematch.data.augment import Augmenter
+from circlematch.data.cache import load_split
+from circlematch.data.epoch import EpochSampler
+from circlematch.data.noise import make_pool
+from circlematch.data.tasks import read_task
+from circlematch.files import write_json
+from circlematch.machine import commit, versions
+from circlematch.nn import CircleMatch
+from circlematch.nn.lifting import LiftingBlock
+from circlematch.training.loop import Lessons, train
+from circlematch.training.torch_step import TorchStep
+
+EPOCHS = 10
+
+
+class LongFilter(nn.Module):
+    """P or U with seven taps and no norm."""
+
+    def __init__(self, channels: int, slope: float) -> None:
+        super().__init__()
+        self.slope = slope
+        self.depthwise = nn.Conv1d(channels, channels, 7, padding=3, groups=channels, bias=False)
+        self.pointwise = nn.Conv1d(channels, channels, 1, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        mapped: Tensor = self.pointwise(functional.leaky_relu(self.depthwise(x), self.slope))
+        return mapped
+
+
+class TwoNormFilter(nn.Module):
+    """P or U with three taps and a norm behind each of the two maps."""
+
+    def __init__(self, channels: int, slope: float) -> None:
+        super().__init__()
+        self.slope = slope
+        self.depthwise = nn.Conv1d(channels, channels, 3, padding=1, groups=channels, bias=False)
+        self.norm = nn.BatchNorm1d(channels)
+        self.pointwise = nn.Conv1d(channels, channels, 1, bias=False)
+        self.last_norm = nn.BatchNorm1d(channels)
+
+    def forward(self, x: Tensor) -> Tensor:
+        filtered = functional.leaky_relu(self.norm(self.depthwise(x)), self.slope)
+        mapped: Tensor = self.last_norm(self.pointwise(filtered))
+        return mapped
+
+
+def swap_kernels(network: CircleMatch) -> None:
+    """3×3 on the picture, 3×5 depthwise."""
+    channels = network.config.conv_channels
+    network.encoder.conv = nn.Conv2d(1, channels, 3, stride=(2, 1), padding=1, bias=False)
+    network.encoder.depthwise = nn.Conv2d(channels, channels, (3, 5), padding=(1, 2), groups=channels, bias=False)
+
+
+def halve_later(network: CircleMatch) -> None:
+    """Frequency is halved by the depthwise convolution."""
+    network.encoder.conv.stride = (1, 1)
+    network.encoder.depthwise.stride = (2, 1)
+
+
+def with_filters(kind: Callable[[int, float], nn.Module]) -> Callable[[CircleMatch], None]:
+    """Other lifting filters."""
+
+    def change(network: CircleMatch) -> None:
+        config = network.config
+        for block in network.encoder.lifting:
+            assert isinstance(block, LiftingBlock)
+            for name in ("predict", "update"):
+                setattr(block, name, kind(config.width // 2, config.leaky_slope))
+
+    return change
+
+
+def fix_gain(network: CircleMatch) -> None:
+    """The second scalar as a bias of the readout: it has no gradient, so the gain stays 1."""
+    network.head.readout.log_gain.requires_grad_(False)  # type: ignore[union-attr]
+
+
+STRUCTURES: dict[str, Callable[[CircleMatch], None]] = {
+    "chosen": lambda network: None,
+    "kernels-swapped": swap_kernels,
+    "halved-later": halve_later,
+    "lifting-7-taps": with_filters(LongFilter),
+    "lifting-3-taps": with_filters(TwoNormFilter),
+    "readout-bias": fix_gain,
+}
+
+
+class VariedStep(TorchStep):
+    """The PyTorch step for a network that was altered after it was made."""
+
+    def __init__(self, network: Network, recipe: Recipe, seed: int, structure: str) -> None:
+        super().__init__(network, recipe, seed, threads=1)
+        count = self.network.parameter_count()
+        torch.manual_seed(seed)
+        STRUCTURES[structure](self.network)
+        if self.network.parameter_count() != count:
+            raise AssertionError(f"{structure} has {self.network.parameter_count()} parameters, not {count}")
+        self.optimizer = self.new_optimizer()
+
+
+def measure(structure: str, width: int, seed: int, data: Path) -> dict[str, object]:
+    """Train one and say how it does on validation."""
+    dataset = read_task("gsc1", data)
+    network, recipe = replace(Network(width=width), classes=len(dataset.labels)), Recipe(epochs=EPOCHS)
+    step = VariedStep(network, recipe, seed, structure)
+    clips = load_split(dataset, "train")
+    augmenter = Augmenter(recipe.augmentation, make_pool(seed))
+    lessons = Lessons(clips, EpochSampler(clips, dataset.labels, recipe), augmenter, recipe.batch_size, seed)
+    history = train(step, recipe, lessons, load_split(dataset, "validation"), (), (), lambda _: None)
+    return {
+        "structure": structure,
+        "task": dataset.name,
+        "network": to_dict(network),
+        "recipe": to_dict(recipe),
+        "seed": seed,
+        "epochs": len(history),
+        "parameters": step.network.parameter_count(),
+        "accuracy": {"validation": history[-1].validation_accuracy},
+        "training_seconds": round(sum(epoch.seconds for epoch in history), 1),
+        "step": step.name,
+        "versions": versions(),
+        "commit": commit(),
+    }
+
+
+def main() -> int:
+    """Run what has no record yet."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, default=ROOT.parent / "data", help="where the data lies (../data)")
+    parser.add_argument("--width", type=int, default=8)
+    parser.add_argument("--seeds", type=int, default=3, help="how many, from 0 on")
+    options = parser.parse_args()
+    for seed in range(options.seeds):
+        for structure in STRUCTURES:
+            path = RESULTS / "gsc1" / "structure" / f"d{options.width}-{structure}-seed{seed}.json"
+            if not path.exists():
+                write_json(path, measure(structure, options.width, seed, options.data))
+            accuracy = json.loads(path.read_text())["accuracy"]["validation"]
+            print(f"{path.stem}: validation {accuracy:.2%}", flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,75 @@
+"""What a model makes of sounds that are no speech: ESC-50, two thousand recordings of five seconds.
+
+python experiments/world.py MODEL…      a released model's name or a model file; one record each in results/world/
+
+ESC-50 (Piczak, 2015) is CC BY-NC: models are measured with it, never trained on it. Every second is judged alone, as a
+clip, and the whole recording by the detector with its usual threshold.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+import circlematch
+from circlematch.audio import read
+from circlematch.config import FRONT_END
+from circlematch.detection import BACKGROUND, THRESHOLD
+from circlematch.files import write_json
+from circlematch.machine import commit
+from circlematch.safetensors import digest
+
+ROOT = Path(__file__).resolve().parent.parent
+CLIP = FRONT_END.clip_samples
+
+
+def seconds_of(samples: npt.NDArray[np.float32]) -> npt.NDArray[np.int16]:
+    """All whole seconds of a recording: (N, samples)."""
+    whole = samples[: samples.size // CLIP * CLIP].reshape(-1, CLIP)
+    return np.clip(np.round(whole * 32768), -32768, 32767).astype(np.int16)
+
+
+def measure(model: circlematch.Model, recordings: list[npt.NDArray[np.float32]]) -> dict[str, Any]:
+    """Shares of seconds and of recordings that are taken for a keyword."""
+    clips = [seconds_of(recording) for recording in recordings]
+    words = [model.labels[index] for index in model.scores(np.concatenate(clips)).argmax(axis=1)]
+    spoken = np.array([word not in BACKGROUND for word in words])
+    hits = [model.spot(recording, FRONT_END.sample_rate_hz) for recording in recordings]
+    return {
+        "seconds": len(words),
+        "seconds_taken_for_a_keyword": float(spoken.mean()),
+        "by_keyword": {word: words.count(word) for word in model.labels},
+        "recordings": len(recordings),
+        "recordings_with_a_hit": float(np.mean([bool(found) for found in hits])),
+        "threshold": THRESHOLD,
+    }
+
+
+def main() -> int:
+    """Measure every model that is named."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("models", nargs="+", metavar="MODEL", help="a released model's name or a model file")
+    parser.add_argument("--data", type=Path, default=ROOT.parent / "data", help="where esc50 lies (../data)")
+    options = parser.parse_args()
+    recordings = [read(path) for path in sorted((options.data / "esc50").glob("*.wav"))]
+    if not recordings:
+        parser.error(f"{options.data / 'esc50'} holds no recordings")
+    for name in options.models:
+        model = circlematch.load(name)
+        found = measure(model, recordings)
+        record = {"model": name, "weights_sha256": digest(dict(model.tensors)), **found, "commit": commit()}
+        if not Path(name).is_file():
+            write_json(ROOT / "results" / "world" / f"{name}.json", record)
+        print(
+            f"{name}: {found['seconds_taken_for_a_keyword']:.2%} of {found['seconds']:,} seconds taken for a keyword; "
+            f"a hit in {found['recordings_with_a_hit']:.2%} of {found['recordings']:,} recordings"
+        )
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

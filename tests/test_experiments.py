@@ -1,0 +1,140 @@
+"""Tables, figures, cards and measurements of experiments/, on records that are made up here."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pytest
+import torch
+
+import circlematch
+from circlematch.config import Network, Recipe
+
+
+@pytest.fixture
+def experiments(repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, ModuleType]:
+    """The modules, with an empty folder of results."""
+    monkeypatch.syspath_prepend(str(repository / "experiments"))
+    names = ("grid", "tables", "figures", "release", "world", "structure")
+    for name in names:
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    modules = {name: importlib.import_module(name) for name in names}
+    for module in modules.values():
+        if hasattr(module, "RESULTS"):
+            monkeypatch.setattr(module, "RESULTS", tmp_path / "results")
+    for name in names:
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    return modules
+
+
+def keep(grid: ModuleType, cell: object, **accuracy: float) -> None:
+    """A record of a finished run."""
+    record = {
+        "network": {"width": cell.width},  # type: ignore[attr-defined]
+        "parameters": 1000 * cell.width,  # type: ignore[attr-defined]
+        "epochs": 30,
+        "accuracy": {name.replace("_", "-"): share for name, share in accuracy.items()},
+    }
+    path = cell.record  # type: ignore[attr-defined]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(record))
+
+
+def test_the_best_seed_is_chosen_on_validation_and_where_noise_was_heard_on_that_too(
+    experiments: dict[str, ModuleType],
+) -> None:
+    grid, release = experiments["grid"], experiments["release"]
+    by_task = {family.task: family for family in release.FAMILIES}
+    for task, recipe in (("gsc1", "paper"), ("gsc", "release")):
+        for seed, (validation, noise, test) in enumerate([(0.90, 0.90, 0.1), (0.92, 0.80, 0.2), (0.89, 0.89, 0.99)]):
+            cell = grid.Cell(task, 8, seed, recipe=recipe)
+            keep(grid, cell, validation=validation, validation_noise=noise, test=test)
+    assert release.best(by_task["gsc1"], 8).seed == 1
+    assert release.best(by_task["gsc"], 8).seed == 0
+    assert release.best(by_task["gsc"], 16) is None
+
+
+def test_the_figure_shows_the_mean_and_spread_of_the_records(experiments: dict[str, ModuleType]) -> None:
+    grid, figures = experiments["grid"], experiments["figures"]
+    for seed, share in enumerate((0.90, 0.92, 0.94)):
+        keep(grid, grid.Cell("gsc1", 8, seed), test=share)
+    (first, second) = figures.draw_pareto().axes
+    points = [line.get_xydata().tolist() for line in first.lines]
+    assert [[8000.0, pytest.approx(92.0)]] in points
+    assert "measured here, the paper's recipe" in [text.get_text() for text in first.get_legend().get_texts()]
+    assert all("measured" not in text.get_text() for text in second.get_legend().get_texts())
+    assert figures.of_records([{"accuracy": {"test": share}} for share in (0.9, 0.92)], "test") == (
+        pytest.approx(91.0),
+        pytest.approx(2**0.5),
+    )
+
+
+def test_ablations_are_drawn_when_all_of_a_task_are_there(experiments: dict[str, ModuleType]) -> None:
+    grid, figures = experiments["grid"], experiments["figures"]
+    assert figures.draw_ablations() is None
+    for number, row in enumerate(grid.ABLATIONS):
+        keep(grid, grid.Cell("gsc1", 16, 0, row), test=0.95 - 0.01 * number)
+    (axes,) = figures.draw_ablations().axes
+    assert {-1.0, -2.0, -3.0, -4.0, -5.0} <= {round(bar.get_height(), 6) for bar in axes.patches}
+
+
+def test_variants_are_listed_with_the_number_of_their_seeds(experiments: dict[str, ModuleType]) -> None:
+    grid, tables = experiments["grid"], experiments["tables"]
+    for seed, share in enumerate((0.90, 0.92)):
+        keep(grid, grid.Cell("gsc1", 8, seed, variant="reading/slope0.3"), validation=share)
+    lines = tables.variants(grid.RESULTS / "gsc1" / "reading", 30)
+    assert lines[-1] == "| slope0.3 | 91.00 ± 1.41 (2 of 3) |"
+    assert tables.variants(grid.RESULTS / "gsc1" / "reading", 31) == ["not run"]
+
+
+class Parrot:
+    """Hears "yes" in every clip that is not silent."""
+
+    labels = ("yes", "unknown", "silence")
+
+    def scores(self, clips: np.ndarray) -> np.ndarray:
+        loud = np.abs(clips.astype(np.int32)).max(axis=1) > 0
+        return np.stack([loud, np.zeros(len(clips)), ~loud], axis=1).astype(np.float32)
+
+    def spot(self, samples: np.ndarray, rate: int) -> list[str]:
+        return ["yes"] if np.abs(samples).max() > 0 else []
+
+
+def test_every_second_of_a_recording_is_judged(experiments: dict[str, ModuleType]) -> None:
+    world = experiments["world"]
+    silent, loud = np.zeros(80_000, np.float32), np.zeros(80_000, np.float32)
+    loud[16_000:32_000] = 0.5
+    assert world.seconds_of(loud).shape == (5, 16_000)
+    assert world.seconds_of(loud)[1, 0] == 16_384
+    found = world.measure(Parrot(), [silent, loud, silent, silent])
+    assert found["seconds"] == 20
+    assert found["seconds_taken_for_a_keyword"] == pytest.approx(1 / 20)
+    assert found["by_keyword"] == {"yes": 1, "unknown": 0, "silence": 19}
+    assert found["recordings_with_a_hit"] == pytest.approx(1 / 4)
+
+
+def test_every_released_model_has_a_card_beside_it(repository: Path) -> None:
+    for name in circlematch.names():
+        text = (repository / "circlematch" / "weights" / f"{name}.md").read_text()
+        assert f"# {name}" in text
+        assert "CC BY 4.0" in text
+        assert "## Limits" in text
+
+
+def test_other_structures_have_the_same_count_and_another_answer(experiments: dict[str, ModuleType]) -> None:
+    structure = experiments["structure"]
+    pictures = torch.from_numpy(np.random.default_rng(0).uniform(0, 5, (2, 32, 100)).astype(np.float32))
+    answers = {}
+    for name in structure.STRUCTURES:
+        step = structure.VariedStep(Network(width=8), Recipe(), 0, name)
+        assert step.network.parameter_count() == 1702
+        learned = {id(parameter) for group in step.optimizer.param_groups for parameter in group["params"]}
+        assert learned == {id(parameter) for parameter in step.network.parameters()}
+        answers[name] = step.network(pictures).detach().numpy().tobytes()
+    assert answers.pop("readout-bias") == answers["chosen"]  # it differs in what is learned only
+    assert len(set(answers.values())) == len(answers)
