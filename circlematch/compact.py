@@ -11,15 +11,14 @@ from dataclasses import fields
 import numpy as np
 import numpy.typing as npt
 
-from circlematch.config import FRONT_END, Network
+from circlematch.config import FRONT_END, FrontEnd, Network, to_dict
 from circlematch.errors import UsageError
 from circlematch.parameters import LIFTING_TAPS, Tensors
 
-__all__ = ["compact", "why_not_compact"]
+__all__ = ["compact", "descriptor_mask", "front_end_number", "why_not_compact"]
 
 MAGIC = b"CMCH"
 VERSION = 1  # CM_MODEL_VERSION
-FRONT_END_VERSION = 1
 QUAD = 4  # outputs that are computed side by side
 NORM_EPSILON = 1e-5  # of PyTorch's batch norm
 LARGEST_SCALE, LARGEST_POWER = 80.0, 16.0  # of α and 1/τ, as in engine/model.h
@@ -71,7 +70,7 @@ def compact(
     whole_numbers = [
         int(network.mean_pooling),
         *(network.classes, network.width, network.conv_channels, groups, features, 2 * network.lifting_blocks),
-        *(network.prototypes, network.harmonics, FRONT_END.clip_frames, FRONT_END_VERSION),
+        *(network.prototypes, network.harmonics, FRONT_END.clip_frames, front_end_number(FRONT_END)),
     ]
     numbers = [network.leaky_slope, 1 / network.path_temperature, network.magnitude_epsilon, scale, threshold]
     body = b"".join(
@@ -85,6 +84,11 @@ def compact(
     )
     size = len(MAGIC) + 12 + len(body)
     return MAGIC + np.array([VERSION, size, zlib.crc32(body)], "<u4").tobytes() + body
+
+
+def front_end_number(front_end: FrontEnd) -> int:
+    """A number for all that a front end is made of: an engine built for another one refuses the model."""
+    return zlib.crc32(repr(sorted(to_dict(front_end).items())).encode())
 
 
 def _groups(network: Network) -> int:

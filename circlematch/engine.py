@@ -134,6 +134,11 @@ class Stream:
         lib.cm_reset(self.pointer)
 
     @property
+    def size(self) -> int:
+        """Bytes of memory."""
+        return int(self._memory.size)
+
+    @property
     def newest(self) -> int:
         """The number of the last frame of the newest window; -1 where there has been none."""
         return int(lib.cm_scores(self.pointer, ffi.NULL, ffi.NULL))

@@ -13,6 +13,7 @@
 #define CM_MEL_BANDS 32
 #define CM_CLIP_FRAMES 100
 #define CM_MEL_WEIGHTS 489
+#define CM_FRONT_END_NUMBER 0xda775367u
 #define CM_INVERSE_POWER_FLOOR 1.00000000e+04f
 
 /* The periodic Hann window. */

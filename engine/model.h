@@ -16,7 +16,7 @@
  *     44  M prototypes, 5
  *     48  Q harmonics, 2
  *     52  frames in a window, 100
- *     56  version of the front end, 1
+ *     56  number of the front end that the model was trained with, CM_FRONT_END_NUMBER
  *     60  float: slope of LeakyReLU
  *     64  float: 1 / tau_p
  *     68  float: epsilon of the magnitudes
@@ -50,7 +50,6 @@
 
 #define FLAG_MEAN_POOLING 1
 #define HEADER_WORDS 21
-#define FRONT_END_VERSION 1
 #define LARGEST_SCALE 80.0f             /* of alpha: e^80 is still a float32, a hundred times */
 #define LARGEST_POWER 16.0f             /* of 1 / tau: five responses of 80 are 2^9234, an exponent of 16 bits */
 
@@ -193,7 +192,7 @@ static cm_status read_header(cm_model *model, const uint32_t *word, size_t size)
     float number[HEADER_WORDS];
     memcpy(number, word, sizeof number);
     if (word[AT_PROTOTYPES] != PROTOTYPES || word[AT_HARMONICS] != HARMONICS || word[AT_WINDOW] != T
-        || word[AT_FRONT_END] != FRONT_END_VERSION || word[AT_FLAGS] > FLAG_MEAN_POOLING)
+        || word[AT_FRONT_END] != CM_FRONT_END_NUMBER || word[AT_FLAGS] > FLAG_MEAN_POOLING)
         return CM_ERROR_UNSUPPORTED;
     if (!between(word[AT_CLASSES], 2, 4096) || !between(word[AT_WIDTH], 4, 1024) || word[AT_WIDTH] % 2
         || !between(word[AT_CHANNELS], 1, 256) || !between(groups, 1, ROWS) || ROWS % groups

@@ -14,6 +14,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+from circlematch.compact import front_end_number
 from circlematch.config import FRONT_END, FrontEnd
 
 HEADER = Path(__file__).with_name("cm_tables.h")
@@ -94,6 +95,7 @@ def header(front_end: FrontEnd) -> str:
         "/* Made by engine/tables.py from circlematch/config.py. Do not edit: run `make tables`. */\n",
         "#ifndef CM_TABLES_H\n#define CM_TABLES_H\n\n#include <stdint.h>\n",
         "\n".join(f"#define {name} {value}" for name, value in defines.items()),
+        f"#define CM_FRONT_END_NUMBER {front_end_number(front_end):#010x}u",
         f"#define CM_INVERSE_POWER_FLOOR {real(1 / front_end.power_floor)}\n",
         "/* The periodic Hann window. */",
         array("float", "cm_hann", [real(v) for v in hann(front_end)], "CM_WINDOW"),
