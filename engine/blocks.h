@@ -37,9 +37,34 @@ CM_STAGE void block_clear(const cm_model *model, const cm_sizes *n, const cm_blo
     path_clear(block->path, block->path_at, (int)path_count(model, n));
 }
 
+#define MOST (LARGEST_SCALE + 1)  /* no model has larger responses; a forged one may, or NaN */
+
+/* Responses become their exponentials, and x = e^(e / tau) with an exponent of its own. With tau = 1/4 that is a fourth
+ * power: no second exponential. */
+CM_INLINE void exponentials_and_fourths(float *restrict responses, float *restrict x, int32_t *restrict at, int count)
+{
+    CM_INDEPENDENT for (int i = 0; i < count; i++) {
+        int32_t k;
+        const float value = cm_exp_parts(cm_limit(responses[i], MOST), &k), square = value * value;
+        x[i] = square * square;
+        at[i] = 4 * k;
+        responses[i] = value * cm_power_of_two(k);
+    }
+}
+
+CM_INLINE void exponentials_and_powers(float *restrict responses, float *restrict x, int32_t *restrict at, int count,
+                                       float power)
+{
+    CM_INDEPENDENT for (int i = 0; i < count; i++) {
+        const float e = cm_limit(responses[i], MOST);
+        x[i] = cm_exp_parts(e * power, &at[i]);
+        responses[i] = cm_exp(e);
+    }
+}
+
 /* Adds the frame at place `frame` of the circle. Scratch: responses times three. */
 CM_STAGE void block_frame(const cm_model *model, const cm_weights *w, const cm_sizes *n, const cm_block *block,
-                           const float *unit, int frame, float *restrict scratch, int32_t *restrict at)
+                           const float *unit, int frame, float *scratch, int32_t *at)
 {
     const int N = n->responses;
     float *x = scratch, *path_x = scratch + N;
@@ -50,25 +75,10 @@ CM_STAGE void block_frame(const cm_model *model, const cm_weights *w, const cm_s
     }
     matching_responses(w, n, unit, x);
     CM_TAP(TAP_RESPONSES, frame, x, N);
-    const float most = LARGEST_SCALE + 1;  /* no model has larger ones; a forged one may, or NaN */
-    if (model->path_power == 4.0f) {       /* e^(4 e) is the fourth power of e^e */
-        CM_INDEPENDENT for (int i = 0; i < N; i++) {
-            cm_float_bits value;
-            int32_t k;
-            value.value = cm_exp_parts(cm_clamp_float(x[i], -most, most), &k);
-            const float square = value.value * value.value;
-            path_x[i] = square * square;
-            at[i] = 4 * k;
-            value.bits += (uint32_t)k << 23;
-            x[i] = value.value;
-        }
-    } else {
-        for (int i = 0; i < N; i++) {
-            const float e = cm_clamp_float(x[i], -most, most);
-            path_x[i] = cm_exp_parts(e * model->path_power, &at[i]);
-            x[i] = cm_exp(e);
-        }
-    }
+    if (model->path_power == 4.0f)
+        exponentials_and_fourths(x, path_x, at, N);
+    else
+        exponentials_and_powers(x, path_x, at, N, model->path_power);
     circular_add(block->sums, x, N, frame);
     path_frame(block->path, block->path_at, path_x, at, n->classes);
 }

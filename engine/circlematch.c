@@ -36,13 +36,20 @@ typedef float cm_kept;
 #include "front_end_lanes.h"
 #undef CM_LANES
 
-/* Scratch of the transform: real parts, imaginary parts, and the power, which may take the place of the real parts. */
-#ifdef CM_IN_PLACE
+
+/* The log-mel frame of 400 samples, and how many arrays of scratch it takes. */
+#if defined(CM_VECTORS) && !defined(CM_COMPACT)
+#include "front_end_quads.h"
+#define TRANSFORM_ARRAYS 5
+#define LOG_MEL_FRAME(samples, scratch, mel) quad_log_mel_frame(samples, scratch, mel)
+#elif defined(CM_IN_PLACE)
 #define TRANSFORM_ARRAYS 2
-#define POWER_AT(re) (re)
+#define LOG_MEL_FRAME(samples, scratch, mel) \
+    log_mel_frame_x1(samples, scratch, (scratch) + CM_HALF_FFT, scratch, mel)
 #else
 #define TRANSFORM_ARRAYS 3
-#define POWER_AT(re) ((re) + 2 * CM_HALF_FFT)
+#define LOG_MEL_FRAME(samples, scratch, mel) \
+    log_mel_frame_x1(samples, scratch, (scratch) + CM_HALF_FFT, (scratch) + 2 * CM_HALF_FFT, mel)
 #endif
 
 struct cm_stream {
@@ -207,7 +214,7 @@ CM_INLINE void keep_frame(cm_stream *stream, const float *unit)
     cm_kept *kept = stream->kept + stream->place * stream->sizes.frame;
     for (int d = 0; d < stream->sizes.frame; d++)
 #ifdef CM_COMPACT
-        kept[d] = (cm_kept)nearest(127.0f * cm_clamp_float(unit[d], -1.0f, 1.0f));
+        kept[d] = (cm_kept)nearest(127.0f * cm_limit(unit[d], 1.0f));
 #else
         kept[d] = unit[d];
 #endif
@@ -233,7 +240,7 @@ static void expected_frames(const cm_stream *stream, int label, float *first, fl
 #ifdef CM_COMPACT
             x[s] *= 1.0f / 127.0f;
 #endif
-            x[s] = cm_exp_parts(stream->model->path_power * cm_clamp_float(x[s], -LARGEST_SCALE, LARGEST_SCALE), &at[s]);
+            x[s] = cm_exp_parts(stream->model->path_power * cm_limit(x[s], LARGEST_SCALE), &at[s]);
         }
         path_span_frame(&span, x, at, (float)t);
     }
@@ -433,8 +440,7 @@ CM_DISPATCH static int hop(cm_stream *stream, int from_samples)
 {
     const float *first, *second;
     if (from_samples) {
-        float *re = stream->scratch, *im = re + CM_HALF_FFT;
-        log_mel_frame_x1(stream->samples, re, im, POWER_AT(re), picture_frame(stream) + 1);
+        LOG_MEL_FRAME(stream->samples, stream->scratch, picture_frame(stream) + 1);
         CM_TAP(TAP_MEL, stream->pictures, picture_frame(stream) + 1, BANDS);
     }
     const int64_t m = stream->pictures + stream->flushed;
@@ -480,11 +486,13 @@ static cm_sample sample_of_i16(int16_t sample)
 
 static cm_sample sample_of_f32(float sample)
 {
-    const float finite = cm_clamp_float(sample == sample ? sample : 0.0f, -LOUDEST, LOUDEST);
+    cm_float_bits number;
+    number.value = sample;
+    number.bits = (number.bits & 0x7fffffffu) > 0x7f800000u ? 0 : number.bits;  /* NaN */
 #ifdef CM_COMPACT
-    return (int16_t)nearest(cm_clamp_float(finite * 32768.0f, -32768.0f, 32767.0f));
+    return (int16_t)nearest(cm_limit(number.value, 32767.0f / 32768.0f) * 32768.0f);
 #else
-    return finite;
+    return cm_limit(number.value, LOUDEST);
 #endif
 }
 
@@ -497,8 +505,12 @@ static size_t push(cm_stream *stream, const int16_t *i16, const float *f32, size
     while (used < count) {
         const size_t room = (size_t)(CM_WINDOW - stream->filled), taken = count - used < room ? count - used : room;
         cm_sample *to = stream->samples + stream->filled;
-        for (size_t i = 0; i < taken; i++)
-            to[i] = i16 ? sample_of_i16(i16[used + i]) : sample_of_f32(f32[used + i]);
+        if (i16)
+            for (size_t i = 0; i < taken; i++)
+                to[i] = sample_of_i16(i16[used + i]);
+        else
+            for (size_t i = 0; i < taken; i++)
+                to[i] = sample_of_f32(f32[used + i]);
         used += taken;
         stream->filled += (int)taken;
         stream->samples_heard += (int64_t)taken;

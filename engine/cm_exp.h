@@ -4,7 +4,7 @@
  * left out is below 6e-9. Both parts can be had on their own: e^r lies between 0.7 and 1.42, and k has room for any x that
  * a float32 result has not. The result is within 2e-7 of the true value, relatively.
  *
- * cm_exp takes any float: its comparisons do not let NaN through, and nothing is converted to an integer.
+ * cm_exp takes any float, NaN included, and nothing is converted to an integer.
  */
 #ifndef CM_EXP_H
 #define CM_EXP_H
@@ -19,10 +19,16 @@ typedef union {
 #define CM_EXP_ROUNDER 12582912.0f      /* 1.5 * 2^23: adding it leaves the nearest whole number in the low bits */
 #define CM_EXP_ROUNDER_BITS 0x4b400000u
 
-static inline float cm_clamp_float(float x, float bottom, float top)
+/* x, or the number of size `most` on its side where it is larger or NaN. By its bits: comparing floats may raise a flag,
+ * which keeps compilers from vectorising. */
+static inline float cm_limit(float x, float most)
 {
-    x = x > bottom ? x : bottom;        /* NaN becomes bottom */
-    return x < top ? x : top;
+    cm_float_bits number, limit;
+    number.value = x;
+    limit.value = most;
+    const uint32_t size = number.bits & 0x7fffffffu;
+    number.bits = (number.bits & 0x80000000u) | (size < limit.bits ? size : limit.bits);
+    return number.value;
 }
 
 /* e^r and k of e^x = e^r * 2^k, for numbers x of at most 100,000 in size. */
@@ -43,14 +49,20 @@ static inline float cm_exp_parts(float x, int32_t *k)
     return series;
 }
 
-/* e^x for x from -87 to 88; beyond, as at the nearer end. */
+/* 2^k, for k from -126 to 127. */
+static inline float cm_power_of_two(int32_t k)
+{
+    cm_float_bits out;
+    out.bits = (uint32_t)(k + 127) << 23;
+    return out.value;
+}
+
+/* e^x for x from -87 to 87; beyond, as at the nearer end. */
 static inline float cm_exp(float x)
 {
     int32_t k;
-    cm_float_bits out;
-    out.value = cm_exp_parts(cm_clamp_float(x, -87.0f, 88.0f), &k);
-    out.bits += (uint32_t)k << 23;
-    return out.value;
+    const float value = cm_exp_parts(cm_limit(x, 87.0f), &k);
+    return value * cm_power_of_two(k);
 }
 
 #endif

@@ -42,14 +42,6 @@ CM_INLINE cm_scaled unpacked_entry(const cm_packing *packing, uint32_t word)
     return entry;
 }
 
-/* 2^k for any exponent that a normal float has. */
-CM_INLINE float any_power_of_two(int k)
-{
-    cm_float_bits out;
-    out.bits = (uint32_t)(k + 127) << 23;
-    return out.value;
-}
-
 /* The nearest whole number, for numbers that fit in 16 bits with or without a sign; some number for any other. */
 CM_INLINE uint16_t nearest(float x)
 {
@@ -88,7 +80,7 @@ static void block_store(const cm_model *model, const cm_sizes *n, const cm_packi
         sum.value = block->sums[i];
         int exponent = (int)(sum.bits >> 23 & 255) - 126;  /* sum < 2^exponent */
         exponent = exponent < -110 ? -110 : exponent > 120 ? 120 : exponent;
-        const float scale = any_power_of_two(15 - exponent), whole = 2.0f * scale * sum.value;
+        const float scale = cm_power_of_two(15 - exponent), whole = 2.0f * scale * sum.value;
         exponents[i] = (int8_t)exponent;
         curve[i].sum = nearest(whole < 65535.0f ? whole : 65535.0f);
         CM_UNROLL for (int m = 0; m < 2 * HARMONICS; m++)
@@ -116,7 +108,7 @@ static void finished_sums(const cm_model *model, const cm_sizes *n, const uint8_
         const uint8_t *block = finished;
         for (int b = 0; b < FINISHED; b++, block += size) {
             const cm_packed_curve *curve = (const cm_packed_curve *)(const void *)block + i;
-            const float scale = any_power_of_two((int8_t)block[at + (size_t)i] - 15);
+            const float scale = cm_power_of_two((int8_t)block[at + (size_t)i] - 15);
             sum[0] += scale * (float)curve->sum;
             CM_UNROLL for (int m = 0; m < 2 * HARMONICS; m++)
                 sum[m + 1] += scale * (float)curve->moments[m];

@@ -169,8 +169,8 @@ def subject(width: int = 8, classes: int = 5, ablation: str = "full", seed: int 
             tensors[name] = generator.normal(0, 0.3, tensor.shape).astype(np.float32)
         elif name.endswith("beta"):
             tensors[name] = generator.normal(0, 1, tensor.shape).astype(np.float32)
-        elif name.endswith("log_gain"):
-            tensors[name] = np.full_like(tensor, 0.4)
+        elif name.endswith(("log_gain", "log_scale")):
+            tensors[name] = np.full_like(tensor, 0.4 if name.endswith("log_gain") else np.log(5.0))
     for name in ("conv", "depthwise", "pointwise", "bands", "fuse"):  # inputs of about one, whatever the layer
         tensors[f"encoder.{name}_norm.running_var"] *= 4 if name == "conv" else 0.5
     labels = tuple(f"w{index}" for index in range(classes - 2)) + ("unknown", "silence")
