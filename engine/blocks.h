@@ -37,15 +37,13 @@ CM_STAGE void block_clear(const cm_model *model, const cm_sizes *n, const cm_blo
     path_clear(block->path, block->path_at, (int)path_count(model, n));
 }
 
-#define MOST (LARGEST_SCALE + 1)  /* no model has larger responses; a forged one may, or NaN */
-
-/* Responses become their exponentials, and x = e^(e / tau) with an exponent of its own. With tau = 1/4 that is a fourth
+/* Responses, no larger than LARGEST_SCALE even in a forged model, become their exponentials, and x = e^(e / tau) with an exponent of its own. With tau = 1/4 that is a fourth
  * power: no second exponential. */
 CM_INLINE void exponentials_and_fourths(float *restrict responses, float *restrict x, int32_t *restrict at, int count)
 {
     CM_INDEPENDENT for (int i = 0; i < count; i++) {
         int32_t k;
-        const float value = cm_exp_parts(cm_limit(responses[i], MOST), &k), square = value * value;
+        const float value = cm_exp_parts(cm_limit(responses[i], LARGEST_SCALE), &k), square = value * value;
         x[i] = square * square;
         at[i] = 4 * k;
         responses[i] = value * cm_power_of_two(k);
@@ -56,7 +54,7 @@ CM_INLINE void exponentials_and_powers(float *restrict responses, float *restric
                                        float power)
 {
     CM_INDEPENDENT for (int i = 0; i < count; i++) {
-        const float e = cm_limit(responses[i], MOST);
+        const float e = cm_limit(responses[i], LARGEST_SCALE);
         x[i] = cm_exp_parts(e * power, &at[i]);
         responses[i] = cm_exp(e);
     }
@@ -84,7 +82,7 @@ CM_STAGE void block_frame(const cm_model *model, const cm_weights *w, const cm_s
 }
 
 /* The finished block that is the `number`th from the oldest on. */
-CM_INLINE const uint8_t *finished_block(const uint8_t *finished, size_t size, int oldest, int number)
+CM_INLINE uint8_t *finished_block(uint8_t *finished, size_t size, int oldest, int number)
 {
     const int place = oldest + number;
     return finished + (size_t)(place < FINISHED ? place : place - FINISHED) * size;

@@ -25,12 +25,14 @@
 #ifdef CM_COMPACT
 typedef int16_t cm_sample;
 typedef int8_t cm_kept;                 /* a number of a unit frame, times 127 */
+#define KEPT_UNIT (1.0f / 127.0f)
 #define CM_IN_PLACE 1                   /* the power takes the place of the transform */
 #define CM_SAMPLE int16_t
 #define CM_FROM_SAMPLE(sample) ((float)(sample) * (1.0f / 32768.0f))
 #else
 typedef float cm_sample;
 typedef float cm_kept;
+#define KEPT_UNIT 1.0f
 #endif
 #define CM_LANES 1
 #include "front_end_lanes.h"
@@ -64,6 +66,7 @@ struct cm_stream {
     int filled;
     int64_t samples_heard;
     int64_t pictures;           /* frames that the front end has made */
+    int picture_in_block;       /* their number modulo 10 */
     int64_t length;             /* of the recording in frames, once it has ended */
     int flushed;                /* frames of silence that the encoder has seen behind the end */
 
@@ -109,11 +112,11 @@ static size_t most(size_t a, size_t b)
     return a > b ? a : b;
 }
 
-/* Floats of scratch: for the transform, the encoder, a frame's responses, a decision. */
+/* Floats of scratch: for the transform, the encoder, a frame's responses, a decision and its span. */
 static size_t scratch_count(const cm_model *model, const cm_sizes *n)
 {
     const size_t transform = TRANSFORM_ARRAYS * CM_HALF_FFT, frame = most(3 * (size_t)n->responses, (size_t)n->frame) + (size_t)n->frame;
-    const size_t decision = sums_count(model, n) + 5 * (size_t)n->classes;
+    const size_t decision = most(sums_count(model, n) + 5 * (size_t)n->classes, PROTOTYPES * (size_t)n->frame);
     return most(most(transform, frame), most(decision, encoder_scratch(n)));
 }
 
@@ -199,7 +202,7 @@ void cm_reset(cm_stream *stream)
     stream->filled = PAST;
     stream->samples_heard = stream->pictures = stream->frames = 0;
     stream->length = UNKNOWN_LENGTH;
-    stream->flushed = 0;
+    stream->flushed = stream->picture_in_block = 0;
     stream->place = stream->in_block = stream->blocks = stream->oldest = 0;
     stream->one_clip = 0;
     stream->newest = -1;
@@ -224,24 +227,25 @@ CM_INLINE void keep_frame(cm_stream *stream, const float *unit)
 static void expected_frames(const cm_stream *stream, int label, float *first, float *last)
 {
     const cm_sizes *n = &stream->sizes;
+    float *prototypes = stream->scratch;  /* (frame, M), times 1 / tau */
     cm_path_span span;
     memset(&span, 0, sizeof span);
     for (int s = 0; s < PROTOTYPES; s++)
         span.at[s] = NO_PATH;
+    for (int i = 0; i < n->frame * PROTOTYPES; i++)
+        prototypes[i] = stream->weights.prototypes[i * n->classes + label] * stream->model->path_power * KEPT_UNIT;
     for (int t = 0; t < T; t++) {
         const int place = stream->place + t < T ? stream->place + t : stream->place + t - T;
         const cm_kept *kept = stream->kept + place * n->frame;
         float x[PROTOTYPES] = { 0 };
         int32_t at[PROTOTYPES];
-        for (int d = 0; d < n->frame; d++)
+        for (int d = 0; d < n->frame; d++) {
+            const float value = (float)kept[d];
             CM_UNROLL for (int s = 0; s < PROTOTYPES; s++)
-                x[s] += (float)kept[d] * stream->weights.prototypes[(d * PROTOTYPES + s) * n->classes + label];
-        for (int s = 0; s < PROTOTYPES; s++) {
-#ifdef CM_COMPACT
-            x[s] *= 1.0f / 127.0f;
-#endif
-            x[s] = cm_exp_parts(stream->model->path_power * cm_limit(x[s], LARGEST_SCALE), &at[s]);
+                x[s] += value * prototypes[d * PROTOTYPES + s];
         }
+        for (int s = 0; s < PROTOTYPES; s++)
+            x[s] = cm_exp_parts(cm_limit(x[s], LARGEST_SCALE * LARGEST_POWER), &at[s]);
         path_span_frame(&span, x, at, (float)t);
     }
     const float inverse = 1.0f / span.sum[PROTOTYPES - 1];
@@ -257,8 +261,8 @@ static void span_of(void *context, int label, int64_t *start_ms, int64_t *end_ms
     float first = 0, last = T - 1;
     if (!stream->model->mean_pooling)
         expected_frames(stream, label, &first, &last);
-    *start_ms = begin + (int64_t)(first * HOP_MS + 0.5f);
-    *end_ms = begin + (int64_t)((last + 1) * HOP_MS + 0.5f);
+    *start_ms = begin + (int32_t)(cm_limit(first, T) * HOP_MS + 0.5f);
+    *end_ms = begin + (int32_t)((cm_limit(last, T) + 1) * HOP_MS + 0.5f);
 }
 
 /* Probabilities of all classes: the softmax of their scores. */
@@ -298,13 +302,10 @@ CM_INLINE void decide(cm_stream *stream, const cm_block *cut)
     const cm_sizes *n = &stream->sizes;
     const size_t count = sums_count(model, n);
     float *total = stream->scratch, *rest = total + count;
-    if (cut)
-        memcpy(total, cut->sums, sizeof(float) * count);
-    else
-        memset(total, 0, sizeof(float) * count);
+    memcpy(total, stream->open.sums, sizeof(float) * count);
+    for (size_t i = 0; cut && i < count; i++)
+        total[i] += cut->sums[i];
     finished_sums(model, n, stream->finished, stream->finished_size, stream->oldest, total);
-    for (size_t i = 0; i < count; i++)
-        total[i] += stream->open.sums[i];
     if (model->mean_pooling) {
         for (size_t i = 0; i < count; i++)
             total[i] *= 1.0f / T;
@@ -348,14 +349,19 @@ CM_INLINE void decide_anywhere(cm_stream *stream)
 }
 #endif
 
-/* With every frame of the open block one more finished block is chained, so that the decision at its end is not the work of
- * one frame. */
-CM_INLINE void chain_a_block(cm_stream *stream)
+/* With every frame of the open block one more finished block is taken in, so that the decision at its end is not the work
+ * of one frame. */
+CM_INLINE void take_in_a_block(cm_stream *stream)
 {
-    if (stream->in_block == 0)
+    const int number = stream->in_block;
+    if (number > 0 && number < FINISHED)
+        finished_gather(stream->model, &stream->sizes, finished_block(stream->finished, stream->finished_size, stream->oldest, 0),
+                        finished_block(stream->finished, stream->finished_size, stream->oldest, number));
+    if (stream->model->mean_pooling || number >= FINISHED)
+        return;
+    if (number == 0)
         begin_row(stream, NULL);
-    if (stream->in_block < FINISHED)
-        chain_finished(stream, stream->in_block);
+    chain_finished(stream, number);
 }
 
 /* Scores, if a window ends with the newest frame; returns whether it does. */
@@ -371,8 +377,7 @@ CM_INLINE int score_window(cm_stream *stream)
         return 1;
     }
 #endif
-    if (!stream->model->mean_pooling)
-        chain_a_block(stream);
+    take_in_a_block(stream);
     if (stream->in_block < BLOCK_FRAMES - 1)
         return 0;
     decide(stream, NULL);
@@ -455,6 +460,7 @@ static int next_frame(cm_stream *stream)
 {
     const int scored = hop(stream, 1);
     stream->pictures++;
+    stream->picture_in_block = stream->picture_in_block + 1 < BLOCK_FRAMES ? stream->picture_in_block + 1 : 0;
     memmove(stream->samples, stream->samples + CM_HOP, sizeof(cm_sample) * PAST);
     stream->filled = PAST;
     if (scored && !stream->one_clip)
@@ -530,22 +536,21 @@ size_t cm_push_f32(cm_stream *stream, const float *samples, size_t count)
     return push(stream, NULL, samples, count);
 }
 
-/* Frames of the recording with the silence that completes a window and a block. */
-static int64_t whole_frames(const cm_stream *stream)
-{
-    const int64_t block = BLOCK_FRAMES * CM_HOP, blocks = (stream->samples_heard + block - 1) / block;
-    return blocks * BLOCK_FRAMES > T ? blocks * BLOCK_FRAMES : T;
-}
-
 /* Whole milliseconds in a recording: what lies in it by this count lies in it. */
 static int64_t whole_ms(int64_t samples)
 {
-    return samples * 1000 / CM_SAMPLE_RATE;
+    return samples / (CM_SAMPLE_RATE / 1000);
+}
+
+/* Whether silence must follow: up to a whole hop, a whole block and a whole window. */
+static int is_short(const cm_stream *stream)
+{
+    return stream->filled > PAST || stream->picture_in_block > 0 || stream->pictures < T;
 }
 
 int cm_finish(cm_stream *stream)
 {
-    while (stream->length == UNKNOWN_LENGTH && stream->pictures < whole_frames(stream)) {
+    while (stream->length == UNKNOWN_LENGTH && is_short(stream)) {
         memset(stream->samples + stream->filled, 0, sizeof(cm_sample) * (size_t)(CM_WINDOW - stream->filled));
         if (next_frame(stream))
             return 1;

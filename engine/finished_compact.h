@@ -3,7 +3,7 @@
  *     sums     for each curve one exponent, the sum as 16 bits below it, the four moments as 15 bits and a sign
  *     product  each entry as a small float: as many bits of exponent as the model's alpha needs, the rest mantissa
  *
- * Twelve classes take 1,020 bytes a block, instead of 2,640. Scores differ from those of floats by less than 0.001.
+ * The sums of a window are gathered in the oldest block, in the same 16 bits. Twelve classes take 1,020 bytes a block, instead of 2,640. Scores differ from those of floats by less than 0.001.
  */
 
 /* How the entries of a product become 16 bits: exponents from `lowest` on, with `mantissa` bits behind them. */
@@ -64,58 +64,90 @@ static size_t finished_size(const cm_model *model, const cm_sizes *n)
     return sizeof(cm_packed_curve) * (size_t)n->responses + 2 * path_count(model, n) + (size_t)n->responses;
 }
 
+CM_INLINE void pack_curve(const float sums[STATISTICS], cm_packed_curve *curve, int8_t *exponent_of_curve)
+{
+    cm_float_bits sum;
+    sum.value = sums[0];
+    const int exponent = (int)(sum.bits >> 23) - 126;  /* sum < 2^exponent; between -112 and 123, for |e| <= 80 */
+    const float scale = cm_power_of_two(15 - exponent) * (32767.0f / 32768.0f);
+    *exponent_of_curve = (int8_t)exponent;
+    curve->sum = nearest(2.0f * scale * sum.value);
+    CM_UNROLL for (int m = 0; m < 2 * HARMONICS; m++)
+        curve->moments[m] = (int16_t)nearest(sums[m + 1] * scale);
+}
+
+/* sums += those of the curve. */
+CM_INLINE void unpack_curve(const cm_packed_curve *curve, int8_t exponent, float sums[STATISTICS])
+{
+    const float scale = cm_power_of_two(exponent - 15) * (32768.0f / 32767.0f);
+    sums[0] += 0.5f * scale * (float)curve->sum;
+    CM_UNROLL for (int m = 0; m < 2 * HARMONICS; m++)
+        sums[m + 1] += scale * (float)curve->moments[m];
+}
+
+static int8_t *curve_exponents(const cm_model *model, const cm_sizes *n, uint8_t *block)
+{
+    return (int8_t *)(block + sizeof(cm_packed_curve) * (size_t)n->responses + 2 * path_count(model, n));
+}
+
 static void block_store(const cm_model *model, const cm_sizes *n, const cm_packing *packing, const cm_block *block,
                         uint8_t *to)
 {
     const int N = n->responses, entries = (int)path_count(model, n);
-    cm_packed_curve *curve = (cm_packed_curve *)(void *)to;
-    uint16_t *products = (uint16_t *)(curve + N);
-    int8_t *exponents = (int8_t *)(products + entries);
+    cm_packed_curve *curves = (cm_packed_curve *)(void *)to;
+    uint16_t *products = (uint16_t *)(curves + N);
+    int8_t *exponents = curve_exponents(model, n, to);
     if (model->mean_pooling) {
         memcpy(to, block->sums, finished_size(model, n));
         return;
     }
     for (int i = 0; i < N; i++) {
-        cm_float_bits sum;
-        sum.value = block->sums[i];
-        int exponent = (int)(sum.bits >> 23 & 255) - 126;  /* sum < 2^exponent */
-        exponent = exponent < -110 ? -110 : exponent > 120 ? 120 : exponent;
-        const float scale = cm_power_of_two(15 - exponent), whole = 2.0f * scale * sum.value;
-        exponents[i] = (int8_t)exponent;
-        curve[i].sum = nearest(whole < 65535.0f ? whole : 65535.0f);
-        CM_UNROLL for (int m = 0; m < 2 * HARMONICS; m++)
-            curve[i].moments[m] = (int16_t)nearest(block->sums[(m + 1) * N + i] * scale * (32767.0f / 32768.0f));
+        const float sums[STATISTICS] = { block->sums[i], block->sums[N + i], block->sums[2 * N + i], block->sums[3 * N + i],
+                                         block->sums[4 * N + i] };
+        pack_curve(sums, curves + i, exponents + i);
     }
     for (int i = 0; i < entries; i++)
         products[i] = packed_entry(packing, block->path[i], block->path_at[i]);
 }
 
-/* total += the sums of all finished blocks; curve by curve, so that the sums stay in registers. */
-static void finished_sums(const cm_model *model, const cm_sizes *n, const uint8_t *finished, size_t size, int oldest,
+/* Adds the sums of a block to those of the oldest, which the window leaves with the next decision anyway: one block with
+ * every frame, so that the decision finds all nine in one. */
+static void finished_gather(const cm_model *model, const cm_sizes *n, uint8_t *oldest, uint8_t *block)
+{
+    cm_packed_curve *to = (cm_packed_curve *)(void *)oldest;
+    const cm_packed_curve *from = (const cm_packed_curve *)(const void *)block;
+    if (model->mean_pooling) {
+        for (int d = 0; d < n->frame; d++)
+            ((float *)(void *)oldest)[d] += ((const float *)(const void *)block)[d];
+        return;
+    }
+    int8_t *to_exponents = curve_exponents(model, n, oldest), *exponents = curve_exponents(model, n, block);
+    for (int i = 0; i < n->responses; i++) {
+        float sums[STATISTICS] = { 0 };
+        unpack_curve(to + i, to_exponents[i], sums);
+        unpack_curve(from + i, exponents[i], sums);
+        pack_curve(sums, to + i, to_exponents + i);
+    }
+}
+
+/* total += the sums of all finished blocks: the oldest has gathered them. */
+static void finished_sums(const cm_model *model, const cm_sizes *n, uint8_t *finished, size_t size, int oldest,
                           float *restrict total)
 {
     const int N = n->responses;
-    (void)oldest;
+    uint8_t *block = finished + (size_t)oldest * size;
     if (model->mean_pooling) {
-        for (int b = 0; b < FINISHED; b++)
-            for (int d = 0; d < n->frame; d++)
-                total[d] += ((const float *)(const void *)(finished + (size_t)b * size))[d];
+        for (int d = 0; d < n->frame; d++)
+            total[d] += ((const float *)(const void *)block)[d];
         return;
     }
-    const size_t at = sizeof(cm_packed_curve) * (size_t)N + 2 * path_count(model, n);
+    const cm_packed_curve *curves = (const cm_packed_curve *)(const void *)block;
+    const int8_t *exponents = curve_exponents(model, n, block);
     for (int i = 0; i < N; i++) {
-        float sum[STATISTICS] = { 0 };
-        const uint8_t *block = finished;
-        for (int b = 0; b < FINISHED; b++, block += size) {
-            const cm_packed_curve *curve = (const cm_packed_curve *)(const void *)block + i;
-            const float scale = cm_power_of_two((int8_t)block[at + (size_t)i] - 15);
-            sum[0] += scale * (float)curve->sum;
-            CM_UNROLL for (int m = 0; m < 2 * HARMONICS; m++)
-                sum[m + 1] += scale * (float)curve->moments[m];
-        }
-        total[i] += 0.5f * sum[0];
-        CM_UNROLL for (int m = 0; m < 2 * HARMONICS; m++)
-            total[(m + 1) * N + i] += sum[m + 1] * (32768.0f / 32767.0f);
+        float sums[STATISTICS] = { 0 };
+        unpack_curve(curves + i, exponents[i], sums);
+        CM_UNROLL for (int m = 0; m < STATISTICS; m++)
+            total[m * N + i] += sums[m];
     }
 }
 

@@ -132,18 +132,28 @@ typedef struct {
     int32_t at[PROTOTYPES];
 } cm_path_span;
 
+/* From the last prototype to the first, so that each still sees the one before as it was. The new term's exponent is
+ * `new_at`; whichever of sum and term is smaller is scaled down. */
 CM_INLINE void path_span_frame(cm_path_span *span, const float x[PROTOTYPES], const int32_t at[PROTOTYPES], float frame)
 {
-    for (int s = PROTOTYPES - 1; s >= 0; s--) {
+    CM_UNROLL for (int s = PROTOTYPES - 1; s >= 0; s--) {
         const float before = s > 0 ? span->sum[s - 1] : 1.0f, before_first = s > 0 ? span->first[s - 1] : frame;
-        const int32_t before_at = s > 0 ? span->at[s - 1] : 0, new_at = before_at + at[s];
-        const int32_t top = span->at[s] > new_at ? span->at[s] : new_at;
-        const float old_scale = power_of_two(span->at[s] - top), term = x[s] * power_of_two(new_at - top);
-        span->sum[s] = span->sum[s] * old_scale + before * term;
-        span->first[s] = span->first[s] * old_scale + before_first * term;
+        const int32_t new_at = s > 0 ? span->at[s - 1] + at[s] : at[s], ahead = new_at - span->at[s];
+        float term = x[s];
+        if (ahead > 0) {
+            const float scale = power_of_two(-ahead);
+            span->sum[s] *= scale;
+            span->first[s] *= scale;
+            if (s == PROTOTYPES - 1)
+                span->last *= scale;
+            span->at[s] = new_at;
+        } else {
+            term *= power_of_two(ahead);
+        }
+        span->sum[s] += before * term;
+        span->first[s] += before_first * term;
         if (s == PROTOTYPES - 1)
-            span->last = span->last * old_scale + frame * before * term;
-        span->at[s] = top;
+            span->last += frame * before * term;
     }
 }
 
