@@ -1,4 +1,4 @@
-"""How fast are we: training and streaming against the plain ways, in the same run, interleaved, best of several rounds."""
+"""How fast are we: training and streaming against the plain ways, in one run, interleaved, best of several rounds."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ class StreamSpeed:
 
 
 def measure_streaming(model: Model, rounds: int = 20) -> StreamSpeed:
-    """Turn by turn, on one thread: the stream, and what recomputes the whole window with every hop; the best turns count.
+    """Turn by turn, on one thread: the stream, and what recomputes the window with every hop; the best turns count.
 
     The sound is noise that comes and goes, and no hit is looked for: hits are rare, and cost the same everywhere.
     """

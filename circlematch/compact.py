@@ -1,4 +1,4 @@
-"""The compact form of a model, which the C engine reads where it lies: batch norm folded, numbers in the engine's order.
+"""The compact form of a model, which the C engine reads where it lies: batch norm folded, in the engine's order.
 
 `engine/model.h` draws the form byte by byte.
 """

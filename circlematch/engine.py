@@ -106,18 +106,19 @@ class Stream:
         assert status == lib.CM_OK, f"cm_stream_open returned {status}"
         self.pointer: Any = place[0]
         self._hit = ffi.new("cm_hit *")
+        self._seen = -1  # the newest window that `each` was called for
 
     def push(self, samples: Samples, each: Callable[[], object] | None = None) -> list[RawHit]:
         """Hear samples at 16 kHz; returns the hits that are certain now. `each` is called after every window."""
         function = lib.cm_push_i16 if samples.dtype == np.int16 else lib.cm_push_f32
-        given, at, before, hits = _samples(samples), 0, self.newest, []
-        while at < samples.size:
-            at += function(self.pointer, given + at, samples.size - at)
-            if self.newest != before:
-                before = self.newest
-                hits += self._hits()
-                if each is not None:
-                    each()
+        given, at, count, hits = _samples(samples), 0, samples.size, []
+        while at < count:
+            at += function(self.pointer, given + at, count - at)
+            if lib.cm_next_hit(self.pointer, self._hit):
+                hits += [_raw(self._hit), *self._hits()]
+            if each is not None and self.newest != self._seen:
+                self._seen = self.newest
+                each()
         return hits
 
     def finish(self, each: Callable[[], object] | None = None) -> list[RawHit]:
@@ -125,6 +126,7 @@ class Stream:
         hits = []
         while lib.cm_finish(self.pointer):
             hits += self._hits()
+            self._seen = self.newest
             if each is not None:
                 each()
         return hits + self._hits()
@@ -132,6 +134,7 @@ class Stream:
     def reset(self) -> None:
         """Forget all that was heard."""
         lib.cm_reset(self.pointer)
+        self._seen = -1
 
     @property
     def size(self) -> int:
@@ -152,8 +155,12 @@ class Stream:
     def _hits(self) -> list[RawHit]:
         found = []
         while lib.cm_next_hit(self.pointer, self._hit):
-            found.append(RawHit(self._hit.label, self._hit.score, self._hit.start_ms, self._hit.end_ms))
+            found.append(_raw(self._hit))
         return found
+
+
+def _raw(hit: Any) -> RawHit:
+    return RawHit(hit.label, hit.score, hit.start_ms, hit.end_ms)
 
 
 def _samples(samples: Samples) -> Any:

@@ -42,7 +42,7 @@ class Spotter:
         """Hear a chunk of any length, integers or floats, (samples,) or (samples, channels); returns new hits."""
         given, rate = audio.as_array(chunk), audio.as_rate(sample_rate)
         if self._rate not in (None, rate):
-            raise AudioError(f"sample_rate was {self._rate} and is {rate} now; call finish() or reset() between the two")
+            raise AudioError(f"sample_rate was {self._rate} and is {rate} now; call finish() or reset() in between")
         if self._rate is None:
             self._begin(rate)
         if given.size == 0:

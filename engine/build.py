@@ -61,7 +61,6 @@ TRAIN = """
 """
 
 
-
 def declared(header: str) -> str:
     """What a public header declares, as cffi reads it: without comments, preprocessor lines and C++."""
     text = re.sub(r"/\*.*?\*/", "", (HERE / header).read_text(), flags=re.DOTALL)

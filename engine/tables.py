@@ -89,9 +89,9 @@ def header(front_end: FrontEnd) -> str:
         "CM_CLIP_FRAMES": front_end.clip_frames,
         "CM_MEL_WEIGHTS": sum(map(len, weights)),
     }
-    first_turns = "3 * CM_HALF_FFT / 4"
     circle = [2 * pi * t / front_end.clip_frames for t in range(front_end.clip_frames)]
     turn = [-2 * pi * k / front_end.fft_size for k in range(front_end.fft_size)]
+    first_turn = [turn[2 * i * n] for i in (1, 2, 3) for n in range(half // 4)]
     parts = [
         "/* Made by engine/tables.py from circlematch/config.py. Do not edit: run `make tables`. */\n",
         "#ifndef CM_TABLES_H\n#define CM_TABLES_H\n\n#include <stdint.h>\n",
@@ -104,8 +104,8 @@ def header(front_end: FrontEnd) -> str:
         array("float", "cm_turn_cos", [real(cos(a)) for a in turn], "CM_FFT"),
         array("float", "cm_turn_sin", [real(sin(a)) for a in turn], "CM_FFT"),
         "/* The turns of the transform's first stage by one, two and three times n: (3, CM_HALF_FFT / 4). */",
-        array("float", "cm_first_cos", [real(cos(turn[2 * i * n])) for i in (1, 2, 3) for n in range(half // 4)], first_turns),
-        array("float", "cm_first_sin", [real(sin(turn[2 * i * n])) for i in (1, 2, 3) for n in range(half // 4)], first_turns),
+        array("float", "cm_first_cos", [real(cos(a)) for a in first_turn], "3 * CM_HALF_FFT / 4"),
+        array("float", "cm_first_sin", [real(sin(a)) for a in first_turn], "3 * CM_HALF_FFT / 4"),
         "/* Where the transform in place leaves bin k. */",
         array("uint8_t", "cm_bin_place", [str(v) for v in digit_reversal(half)], "CM_HALF_FFT"),
         "/* Mel band b weighs the bins cm_mel_first[b] … + cm_mel_count[b] - 1; its weights follow one another. */",

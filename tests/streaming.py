@@ -95,7 +95,8 @@ size_t detect_all(const cm_model *model, const float *probabilities, const int64
     for (int64_t w = 0; w <= windows; w++) {
         if (w < windows) {
             given_spans given = { spans + w * model->classes * 2, model->classes };
-            detection_window(model, &detection, probabilities + w * model->classes, (w + 1) * step_ms, span_given, &given);
+            const float *row = probabilities + w * model->classes;
+            detection_window(model, &detection, row, (w + 1) * step_ms, span_given, &given);
         } else {
             detection_finish(model, &detection, length_ms);
         }
@@ -112,7 +113,8 @@ DECLARED = """
     void exponentials(const float *x, size_t count, float *out);
     void exponential_parts(const float *x, size_t count, float *value, int32_t *exponent);
     size_t detect_all(const cm_model *model, const float *probabilities, const int64_t *spans, int64_t windows,
-                      int64_t step_ms, int64_t length_ms, float threshold, cm_hit *hits, size_t room, int64_t *reported);
+                      int64_t step_ms, int64_t length_ms, float threshold, cm_hit *hits, size_t room,
+                      int64_t *reported);
 """
 
 
@@ -173,7 +175,7 @@ def subject(width: int = 8, classes: int = 5, ablation: str = "full", seed: int 
             tensors[name] = np.full_like(tensor, 0.4 if name.endswith("log_gain") else np.log(5.0))
     for name in ("conv", "depthwise", "pointwise", "bands", "fuse"):  # inputs of about one, whatever the layer
         tensors[f"encoder.{name}_norm.running_var"] *= 4 if name == "conv" else 0.5
-    labels = tuple(f"w{index}" for index in range(classes - 2)) + ("unknown", "silence")
+    labels = (*(f"w{index}" for index in range(classes - 2)), "unknown", "silence")
     return Subject(network, tensors, labels)
 
 

@@ -61,7 +61,7 @@ def test_bytes_at_an_odd_address_are_refused(data: bytes, offset: int) -> None:
 
 
 def test_a_model_that_is_cut_or_padded_is_refused_at_every_length(data: bytes) -> None:
-    for length in [*range(0, 120), *range(120, len(data), 97), len(data) - 4, len(data) - 1]:
+    for length in [*range(120), *range(120, len(data), 97), len(data) - 4, len(data) - 1]:
         assert opened(data[:length]) == lib.CM_ERROR_CUT, length
     assert opened(data + b"\0\0\0\0") == lib.CM_ERROR_CUT
 
@@ -166,7 +166,8 @@ def test_labels_and_background_are_read_back() -> None:
     kept = np.frombuffer(data, dtype=np.uint8).copy()
     model = ffi.new("cm_model *")
     assert lib.cm_model_open(model, ffi.from_buffer(kept), kept.size) == lib.CM_OK
-    assert [ffi.string(lib.cm_label(model, k)).decode() for k in range(-1, 5)] == ["", "größe", "", "unknown", "日本", ""]
+    names = [ffi.string(lib.cm_label(model, k)).decode() for k in range(-1, 5)]
+    assert names == ["", "größe", "", "unknown", "日本", ""]
     assert [model.background[k] for k in range(4)] == [0, 0, 1, 0]
     assert model.threshold == 0.25
 
@@ -210,7 +211,7 @@ def test_memory_and_options_are_checked(data: bytes) -> None:
     assert lib.cm_model_open(model, ffi.from_buffer(kept), kept.size) == lib.CM_OK
     size = lib.cm_stream_size(model)
     memory = np.zeros(size, dtype=np.uint8)
-    for given, threshold, every, status in [
+    for room, threshold, every, status in [
         (size, 0.5, 0, "OK"),
         (size - 16, 0.5, 0, "ERROR_MEMORY"),
         (0, 0.5, 0, "ERROR_MEMORY"),
@@ -220,8 +221,8 @@ def test_memory_and_options_are_checked(data: bytes) -> None:
         (size, 0.5, 2, "ERROR_OPTION"),
     ]:
         options = ffi.new("cm_options *", (threshold, every))
-        got = lib.cm_stream_open(place, model, ffi.from_buffer(memory), given, options)
-        assert got == getattr(lib, f"CM_{status}"), (given, threshold, every)
+        got = lib.cm_stream_open(place, model, ffi.from_buffer(memory), room, options)
+        assert got == getattr(lib, f"CM_{status}"), (room, threshold, every)
         assert (place[0] == ffi.NULL) == (status != "OK")
 
 

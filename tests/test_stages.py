@@ -74,7 +74,7 @@ def _unpadded(raw: dict[str, npt.NDArray[np.float32]], what: Subject) -> dict[st
 
 
 def _ordered(rows: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
-    """The engine goes curve by curve: strength, second length, first length, then the cross moments with the one before."""
+    """The engine goes curve by curve: strength, second length, first length, cross moments with the curve before."""
     order = []
     for s in range(5):
         order += [s, 10 + s, 5 + s]

@@ -55,7 +55,9 @@ def cut(samples: npt.NDArray[np.generic], sizes: list[int]) -> list[npt.NDArray[
     return chunks
 
 
-def expected_scores(network: torch.nn.Module, samples: npt.NDArray[np.float32], step: int = 10) -> npt.NDArray[np.float64]:
+def expected_scores(
+    network: torch.nn.Module, samples: npt.NDArray[np.float32], step: int = 10
+) -> npt.NDArray[np.float64]:
     return offline(network, log_mel(padded(samples)[None])[0], step)
 
 
@@ -160,7 +162,7 @@ def test_a_clip_is_its_first_second_with_silence_behind_it(folder: Path, length:
 
 
 def test_a_day_of_audio_does_not_drift(folder: Path) -> None:
-    """86,400 seconds, then the last twenty against the definition. (A minute of noise again and again, and then other.)"""
+    """86,400 seconds, a minute of noise again and again, then twenty of another, held to the definition."""
     what, network = network_of(4, 2)
     stream = Stream(engine(folder), what.data)
     ffi, lib = stream.engine.ffi, stream.engine.lib
@@ -287,7 +289,11 @@ def test_hits_of_given_scores_are_those_of_the_definition_exactly(
 
 
 def detected(
-    stream: Stream, probabilities: npt.NDArray[np.float32], spans: npt.NDArray[np.float32], length_ms: int, threshold: float
+    stream: Stream,
+    probabilities: npt.NDArray[np.float32],
+    spans: npt.NDArray[np.float32],
+    length_ms: int,
+    threshold: float,
 ) -> list[tuple[int, np.float32, int, int, int]]:
     """The engine's detection alone: (label, score, start, end, window in which it was reported), by start."""
     ffi, lib = stream.engine.ffi, stream.engine.lib

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import io
 from collections.abc import Callable
 from typing import Any
 
@@ -47,12 +46,12 @@ def onnx_scorer(config: Network, tensors: Tensors) -> WindowScorer | None:
     runtime = importlib.import_module("onnxruntime")
     picture = torch.zeros(1, FRONT_END.mel_bands, FRONT_END.clip_frames)
     program = torch.onnx.export(_network(config, tensors), (picture,), dynamo=True, verbose=False)
-    model = io.BytesIO()
     assert program is not None
-    program.save(model)
     options = runtime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
-    session = runtime.InferenceSession(model.getvalue(), options, providers=["CPUExecutionProvider"])
+    session = runtime.InferenceSession(
+        program.model_proto.SerializeToString(), options, providers=["CPUExecutionProvider"]
+    )
     name = session.get_inputs()[0].name
 
     def score(samples: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
