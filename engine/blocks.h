@@ -31,7 +31,7 @@ static size_t path_count(const cm_model *model, const cm_sizes *n)
     return (size_t)(model->mean_pooling ? 0 : PATH_ENTRIES * n->classes);
 }
 
-CM_STAGE void block_clear(const cm_model *model, const cm_sizes *n, const cm_block *block)
+static void block_clear(const cm_model *model, const cm_sizes *n, const cm_block *block)
 {
     memset(block->sums, 0, sizeof(float) * sums_count(model, n));
     path_clear(block->path, block->path_at, (int)path_count(model, n));
@@ -61,7 +61,7 @@ CM_INLINE void exponentials_and_powers(float *restrict responses, float *restric
 }
 
 /* Adds the frame at place `frame` of the circle. Scratch: responses times three. */
-CM_STAGE void block_frame(const cm_model *model, const cm_weights *w, const cm_sizes *n, const cm_block *block,
+static void block_frame(const cm_model *model, const cm_weights *w, const cm_sizes *n, const cm_block *block,
                            const float *unit, int frame, float *scratch, int32_t *at)
 {
     const int N = n->responses;

@@ -441,7 +441,7 @@ CM_INLINE float *picture_frame(const cm_stream *stream)
 
 /* A frame of the picture, from the newest samples or as it stands there already, through encoder and head. Returns whether
  * a window ended with it. */
-CM_DISPATCH static int hop(cm_stream *stream, int from_samples)
+static int hop(cm_stream *stream, int from_samples)
 {
     const float *first, *second;
     if (from_samples) {

@@ -19,15 +19,6 @@
 #define CM_INLINE static inline
 #endif
 
-/* A stage of the network: part of each of those builds; a function of its own where there is one build only. */
-#if defined(__x86_64__)
-#define CM_STAGE CM_INLINE
-#elif defined(__GNUC__)
-#define CM_STAGE static __attribute__((unused))
-#else
-#define CM_STAGE static
-#endif
-
 /* Promises the compiler that the lanes of a loop do not touch one another's memory. */
 #if defined(__clang__)
 #define CM_INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")

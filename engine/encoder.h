@@ -64,7 +64,7 @@ CM_INLINE void conv_two_rows(const float *const frame[CONV_FRAMES], const float 
 }
 
 /* conv with its stride of two over the rows: (16, channels). */
-CM_STAGE void encoder_conv(const cm_model *model, const cm_weights *w, const cm_sizes *n, const cm_encoder *encoder, float *out)
+static void encoder_conv(const cm_model *model, const cm_weights *w, const cm_sizes *n, const cm_encoder *encoder, float *out)
 {
     const cm_leaky leaky = leaky_of(model->leaky_slope);
     const float *frame[CONV_FRAMES];
@@ -80,7 +80,7 @@ CM_STAGE void encoder_conv(const cm_model *model, const cm_weights *w, const cm_
 }
 
 /* Two rows of depthwise, 3 rows by 3 frames: (2, channels). Of the four rows that they see, the middle two are used twice. */
-CM_STAGE void encoder_depthwise(const cm_weights *w, const cm_sizes *n, const cm_encoder *encoder, cm_leaky leaky, int r,
+static void encoder_depthwise(const cm_weights *w, const cm_sizes *n, const cm_encoder *encoder, cm_leaky leaky, int r,
                                 float *restrict out)
 {
     const int C = n->channels;
@@ -102,7 +102,7 @@ CM_STAGE void encoder_depthwise(const cm_weights *w, const cm_sizes *n, const cm
 }
 
 /* What `inputs` (an even number) pointwise outputs add to the features of their group: sum += w x, w (inputs, group). */
-CM_STAGE void encoder_band(float *restrict sum, const float *restrict x, const float *restrict w, int inputs, int group)
+static void encoder_band(float *restrict sum, const float *restrict x, const float *restrict w, int inputs, int group)
 {
     for (int o = 0; o < group; o += QUAD) {
         quad even = quad_zero(), odd = even;  /* neither waits for the other */
@@ -115,7 +115,7 @@ CM_STAGE void encoder_band(float *restrict sum, const float *restrict x, const f
 }
 
 /* Depthwise, pointwise, bands and fuse, two rows at a time; the two halves of the fused frame go to `a` and `b`. */
-CM_STAGE void encoder_fuse(const cm_model *model, const cm_weights *w, const cm_sizes *n, const cm_encoder *encoder,
+static void encoder_fuse(const cm_model *model, const cm_weights *w, const cm_sizes *n, const cm_encoder *encoder,
                            int64_t number, float *a, float *b)
 {
     const cm_leaky leaky = leaky_of(model->leaky_slope);
@@ -141,7 +141,7 @@ CM_STAGE void encoder_fuse(const cm_model *model, const cm_weights *w, const cm_
 }
 
 /* A lifting filter, Eq. (1): out = rest + 1/2 filter(half). `ring` holds five frames of the half that it reads. */
-CM_STAGE void encoder_lift(const cm_model *model, const cm_weights *w, const cm_sizes *n, const cm_encoder *encoder, int k,
+static void encoder_lift(const cm_model *model, const cm_weights *w, const cm_sizes *n, const cm_encoder *encoder, int k,
                            const float *rest, float *restrict out)
 {
     const cm_leaky leaky = leaky_of(model->leaky_slope);

@@ -34,7 +34,7 @@ CM_INLINE void finished_gather(const cm_model *model, const cm_sizes *n, uint8_t
 }
 
 /* total += the sums of all finished blocks, from the oldest on. */
-CM_STAGE void finished_sums(const cm_model *model, const cm_sizes *n, uint8_t *finished, size_t size, int oldest,
+static void finished_sums(const cm_model *model, const cm_sizes *n, uint8_t *finished, size_t size, int oldest,
                             float *restrict total)
 {
     const int count = (int)sums_count(model, n);
@@ -46,7 +46,7 @@ CM_STAGE void finished_sums(const cm_model *model, const cm_sizes *n, uint8_t *f
 }
 
 /* Chains the product of a finished block to the right of the row. */
-CM_STAGE void finished_chain(const cm_model *model, const cm_sizes *n, const cm_packing *packing, const uint8_t *block,
+static void finished_chain(const cm_model *model, const cm_sizes *n, const cm_packing *packing, const uint8_t *block,
                              float *restrict row, cm_exponent *restrict row_at)
 {
     const float *path = (const float *)(const void *)block + sums_count(model, n);

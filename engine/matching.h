@@ -8,7 +8,7 @@
 #include "model.h"
 
 /* Norm, SiLU and length one: features in two halves -> the unit frame. Padded places are 0 and stay 0. */
-CM_STAGE void matching_frame(const cm_weights *w, const cm_sizes *n, const float *first, const float *second,
+static void matching_frame(const cm_weights *w, const cm_sizes *n, const float *first, const float *second,
                               float *restrict frame)
 {
     memcpy(frame, first, sizeof(float) * (size_t)n->half);

@@ -67,7 +67,7 @@ CM_INLINE void path_clear(float *values, cm_exponent *exponents, int count)
 
 /* One more frame on the right: values and exponents are (15, classes), x and its exponents `x_at` are (M, classes).
  * From the last column to the first, so that each entry still sees the column before as it was. */
-CM_STAGE void path_frame(float *restrict values, cm_exponent *restrict exponents, const float *restrict x,
+static void path_frame(float *restrict values, cm_exponent *restrict exponents, const float *restrict x,
                          const int32_t *restrict x_at, int classes)
 {
     CM_INDEPENDENT for (int k = 0; k < classes; k++) {
@@ -104,7 +104,7 @@ CM_INLINE void path_fold(cm_scaled row[PROTOTYPES], const cm_scaled entry[PATH_E
 }
 
 /* The same for all classes: row (M, classes) times entries (15, classes). */
-CM_STAGE void path_chain(float *restrict values, cm_exponent *restrict exponents, const float *restrict block,
+static void path_chain(float *restrict values, cm_exponent *restrict exponents, const float *restrict block,
                          const cm_exponent *restrict block_at, int classes)
 {
     CM_INDEPENDENT for (int k = 0; k < classes; k++) {

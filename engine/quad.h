@@ -130,7 +130,7 @@ CM_INLINE void map_quads(float *restrict out, const float *restrict x, const flo
 }
 
 /* out = leaky(shift + w x): w is (inputs, outputs), outputs a multiple of four. */
-CM_STAGE void map(float *restrict out, const float *restrict x, const float *restrict w, const float *restrict shift,
+static void map(float *restrict out, const float *restrict x, const float *restrict w, const float *restrict shift,
                   const cm_leaky *leaky, int inputs, int outputs)
 {
     int at = 0;
@@ -159,7 +159,7 @@ CM_INLINE void map_two_rows(float *restrict out, const float *restrict x, int x_
     }
 }
 
-CM_STAGE void map_rows(float *restrict out, const float *restrict x, int x_step, const float *restrict w,
+static void map_rows(float *restrict out, const float *restrict x, int x_step, const float *restrict w,
                        const float *restrict shift, cm_leaky leaky, int inputs, int outputs)
 {
     int at = 0;
