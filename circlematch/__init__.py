@@ -3,6 +3,8 @@
     import circlematch
     model = circlematch.load("d16-gsc1")
     model.predict(circlematch.read("yes.wav"), sample_rate=16000)
+    spotter = circlematch.Spotter("d16-gsc1")
+    hits = spotter.feed(chunk, sample_rate=48000)
 
 `circlematch.nn` holds the paper's network in PyTorch; nothing else imports torch.
 """
@@ -15,8 +17,9 @@ from circlematch.detection import Hit
 from circlematch.errors import CircleMatchError
 from circlematch.model import Model, Prediction
 from circlematch.pretrained import load, names
+from circlematch.spotter import Spotter
 
-__all__ = ["CircleMatchError", "Hit", "Model", "Prediction", "__version__", "load", "names", "nn", "read"]
+__all__ = ["CircleMatchError", "Hit", "Model", "Prediction", "Spotter", "__version__", "load", "names", "nn", "read"]
 
 
 def __getattr__(name: str) -> ModuleType:

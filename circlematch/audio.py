@@ -8,12 +8,13 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 import soundfile
-import soxr
 
 from circlematch.config import FRONT_END
 from circlematch.errors import AudioError
 
-__all__ = ["SUFFIXES", "duration", "first_second", "prepare", "read", "take", "to_int16"]
+__all__ = [
+    *("SUFFIXES", "as_array", "as_mono", "as_rate", "duration", "first_second", "prepare", "read", "take", "to_int16"),
+]
 
 SUFFIXES = (".wav", ".flac", ".ogg", ".opus", ".mp3")
 TYPES = ("f2", "f4", "f8", "f16", "i2", "i4", "u1")  # in either byte order
@@ -56,6 +57,25 @@ def prepare(samples: npt.ArrayLike, sample_rate: int) -> Samples:
 
     Integers are scaled by their type (int16 by 32768). Channels, if any, are the second axis and are averaged.
     """
+    given = as_array(samples)
+    sample_rate = as_rate(sample_rate)
+    if given.size == 0:
+        raise AudioError(f"the recording is empty; {SHORTEST_MS} ms is the least")
+    if given.shape[0] * 1000 < SHORTEST_MS * sample_rate:
+        raise AudioError(
+            f"the recording lasts {1000 * given.shape[0] / sample_rate:.0f} ms; {SHORTEST_MS} ms is the least"
+        )
+    mono = as_mono(given)
+    if sample_rate == FRONT_END.sample_rate_hz:
+        return mono
+    import soxr  # most recordings need none of it, and it takes its time to import
+
+    resampled = soxr.resample(mono, sample_rate, FRONT_END.sample_rate_hz)
+    return np.ascontiguousarray(resampled, dtype=np.float32)
+
+
+def as_array(samples: npt.ArrayLike) -> npt.NDArray[np.generic]:
+    """Samples as an array (samples,) or (samples, channels) of a type that sound has."""
     try:
         given = np.asarray(samples)
     except ValueError as error:  # rows of different lengths
@@ -64,25 +84,25 @@ def prepare(samples: npt.ArrayLike, sample_rate: int) -> Samples:
         raise AudioError(f"samples have the type {given.dtype}; give int16, int32, uint8 or a float type")
     if given.ndim not in (1, 2):
         raise AudioError(f"samples have the shape {given.shape}; give (samples,) or (samples, channels)")
+    return given
+
+
+def as_rate(sample_rate: int) -> int:
+    """A sample rate that can be one."""
     if isinstance(sample_rate, bool) or not isinstance(sample_rate, int | np.integer):
         raise AudioError(f"sample_rate is {sample_rate!r}; give whole samples per second, such as 16000")
     if not 1_000 <= sample_rate <= 768_000:
         raise AudioError(f"sample_rate is {sample_rate}; it must lie between 1000 and 768000 per second")
-    sample_rate = int(sample_rate)
-    if given.size == 0:
-        raise AudioError(f"the recording is empty; {SHORTEST_MS} ms is the least")
-    if given.shape[0] * 1000 < SHORTEST_MS * sample_rate:
-        raise AudioError(
-            f"the recording lasts {1000 * given.shape[0] / sample_rate:.0f} ms; {SHORTEST_MS} ms is the least"
-        )
+    return int(sample_rate)
+
+
+def as_mono(given: npt.NDArray[np.generic]) -> Samples:
+    """Finite float32 samples, channels averaged."""
     scaled = _as_float(given)
     if not np.isfinite(scaled).all():
         raise AudioError("the recording holds NaN or infinite samples; every sample must be a finite number")
     mono = scaled if scaled.ndim == 1 else scaled.mean(axis=1, dtype=np.float32)
-    if sample_rate == FRONT_END.sample_rate_hz:
-        return np.ascontiguousarray(mono)
-    resampled = soxr.resample(mono, sample_rate, FRONT_END.sample_rate_hz)
-    return np.ascontiguousarray(resampled, dtype=np.float32)
+    return np.ascontiguousarray(mono)
 
 
 def _as_float(samples: npt.NDArray[np.generic]) -> Samples:

@@ -1,4 +1,4 @@
-"""How fast are we: training against a plain PyTorch loop, in the same run, interleaved, best of several rounds."""
+"""How fast are we: training and streaming against the plain ways, in one run, interleaved, best of several rounds."""
 
 from __future__ import annotations
 
@@ -8,18 +8,24 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from circlematch.config import FRONT_END, Network, Recipe
 from circlematch.data.augment import Augmenter
 from circlematch.data.noise import make_pool
+from circlematch.engine import Stream
 from circlematch.errors import require
 from circlematch.front_end import usable_cores
+from circlematch.model import Model
+from circlematch.spotter import Spotter
 from circlematch.training.native_step import NativeStep
 from circlematch.training.step import Batch
 
-__all__ = ["TrainSpeed", "measure_training"]
+__all__ = ["StreamSpeed", "TrainSpeed", "measure_streaming", "measure_training"]
 
 NATIVE_STEPS = 5  # a turn of the native step: one alone would be over too soon to time
+STREAM_SECONDS = 2  # a turn of the stream
+WINDOWS = 10  # a turn of those that compute every window anew
 
 
 @dataclass(frozen=True)
@@ -80,6 +86,90 @@ def measure_training(width: int, threads: int | None = None, rounds: int = 6) ->
     return TrainSpeed(
         width, threads, recipe.batch_size / best["plain"], recipe.batch_size / best["native"], per_example
     )
+
+
+@dataclass(frozen=True)
+class StreamSpeed:
+    """Microseconds for one hop of 10 ms, front end included; None where what it needs is not installed."""
+
+    model: str
+    engine: float  # samples as they come; a window is scored every 100 ms
+    every_frame: float  # the same with a window every 10 ms
+    spotter: float  # Spotter.feed, 10 ms at a time: what Python adds
+    window: float  # (a) the same engine on the whole window, every hop
+    torch: float | None  # (b) the network in PyTorch on the whole window, every hop
+    onnx: float | None  # (c) the same in ONNX Runtime
+    stream_bytes: int
+    model_bytes: int
+
+    def summary(self) -> dict[str, Any]:
+        """As plain data, with the ratios."""
+        slower = {"window": self.window, "torch": self.torch, "onnx": self.onnx}
+        return {
+            "model": self.model,
+            "engine_us": round(self.engine, 3),
+            "every_frame_us": round(self.every_frame, 3),
+            "spotter_us": round(self.spotter, 3),
+            **{f"{name}_us": None if us is None else round(us, 1) for name, us in slower.items()},
+            **{f"{name}_ratio": None if us is None else round(us / self.engine, 1) for name, us in slower.items()},
+            "stream_bytes": self.stream_bytes,
+            "model_bytes": self.model_bytes,
+        }
+
+
+def measure_streaming(model: Model, rounds: int = 20) -> StreamSpeed:
+    """Turn by turn, on one thread: the stream, and what recomputes the window with every hop; the best turns count.
+
+    The sound is noise that comes and goes, and no hit is looked for: hits are rare, and cost the same everywhere.
+    """
+    generator = np.random.default_rng(0)
+    swell = np.repeat(generator.uniform(0, 0.2, 20 * STREAM_SECONDS), FRONT_END.sample_rate_hz // 20)
+    samples = (swell * generator.standard_normal(swell.size)).astype(np.float32)
+    hops, second = samples.size // FRONT_END.hop_samples, samples[: FRONT_END.clip_samples]
+    hop_chunks = samples.reshape(hops, FRONT_END.hop_samples)
+    streams = [Stream(model.engine, threshold=1.0, every_frame=every) for every in (False, True)]
+    spotter = Spotter(model, threshold=1.0)
+
+    def feed() -> None:
+        for chunk in hop_chunks:
+            spotter.feed(chunk, FRONT_END.sample_rate_hz)
+
+    turns: dict[str, tuple[Callable[[], object], int]] = {
+        "engine": (lambda: streams[0].push(samples), hops),
+        "every_frame": (lambda: streams[1].push(samples), hops),
+        "spotter": (feed, hops),
+        "window": (lambda: [model.engine.clip(second) for _ in range(WINDOWS)], WINDOWS),
+    }
+    for name, scorer in _window_scorers(model).items():
+        turns[name] = (lambda scorer=scorer: [scorer(second) for _ in range(WINDOWS)], WINDOWS)  # type: ignore[misc]
+    best: dict[str, float] = {}
+    for turn in range(rounds + 1):  # the first only warms up
+        for name, (call, count) in turns.items():
+            us = 1e6 * _seconds(call) / count
+            if turn:
+                best[name] = min(us, best.get(name, us))
+    return StreamSpeed(
+        model=model.card.name,
+        **{name: best[name] for name in ("engine", "every_frame", "spotter", "window")},
+        torch=best.get("torch"),
+        onnx=best.get("onnx"),
+        stream_bytes=streams[0].size,
+        model_bytes=len(model.compact),
+    )
+
+
+def _window_scorers(model: Model) -> dict[str, Callable[[npt.NDArray[np.float32]], object]]:
+    """What scores one window at a time, of what is installed, on one thread."""
+    found: dict[str, Callable[[npt.NDArray[np.float32]], object]] = {}
+    try:
+        from circlematch.nn import window
+    except ImportError:
+        return found
+    found["torch"] = window.torch_scorer(model.card.network, model.tensors)
+    onnx = window.onnx_scorer(model.card.network, model.tensors)
+    if onnx is not None:
+        found["onnx"] = onnx
+    return found
 
 
 def _seconds(call: Callable[[], object]) -> float:

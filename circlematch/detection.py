@@ -4,6 +4,9 @@ A window of one second slides over the recording by 100 ms. A keyword is found w
 threshold; the hit is the window where it is highest; the probability must fall below the threshold before the same
 keyword can be found again. One burst is one hit, wherever it lies, the end of the recording included. Two keywords
 cannot be said at the same time: of hits that overlap, the most probable stays.
+
+`find_hits` is the definition; engine/detection.h finds the same hits while the recording goes on, and tests hold both
+together.
 """
 
 from __future__ import annotations
@@ -18,7 +21,7 @@ from circlematch.config import FRONT_END
 from circlematch.data.dataset import SILENCE, UNKNOWN
 from circlematch.errors import UsageError
 
-__all__ = ["BACKGROUND", "BLOCK_FRAMES", "THRESHOLD", "Hit", "Outlook", "find_hits", "padded"]
+__all__ = ["BACKGROUND", "BLOCK_FRAMES", "THRESHOLD", "Hit", "Outlook", "check_threshold", "find_hits", "padded"]
 
 BACKGROUND = (UNKNOWN, SILENCE)
 BLOCK_FRAMES = 10  # frames between two looks at the scores
@@ -63,10 +66,15 @@ def padded(samples: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
     return np.pad(samples, (0, size - samples.size))
 
 
-def find_hits(outlook: Outlook, labels: tuple[str, ...], threshold: float = THRESHOLD) -> list[Hit]:
-    """Bursts of each keyword over the threshold, one hit each, none overlapping, in the order of their start."""
+def check_threshold(threshold: float) -> None:
+    """Raise unless it is a probability."""
     if not 0 <= threshold <= 1:
         raise UsageError(f"threshold is {threshold}; it is a probability, from 0 to 1")
+
+
+def find_hits(outlook: Outlook, labels: tuple[str, ...], threshold: float = THRESHOLD) -> list[Hit]:
+    """Bursts of each keyword over the threshold, one hit each, none overlapping, in the order of their start."""
+    check_threshold(threshold)
     hits = []
     for index, label in enumerate(labels):
         if label in BACKGROUND:

@@ -14,9 +14,10 @@ import numpy.typing as npt
 
 from circlematch import audio, detection
 from circlematch._version import __version__
+from circlematch.compact import compact
 from circlematch.config import FRONT_END, FrontEnd, Network, Recipe, from_dict
-from circlematch.errors import DamagedFileError, UsageError, require
-from circlematch.front_end import log_mel
+from circlematch.engine import Engine, RawHit, Stream
+from circlematch.errors import DamagedFileError, UsageError
 from circlematch.parameters import Tensors, check_tensors, parameter_count
 from circlematch.safetensors import digest, read_safetensors, write_safetensors
 
@@ -98,42 +99,53 @@ class Model:
 
     def predict(self, samples: npt.ArrayLike, sample_rate: int) -> Prediction:
         """The keyword in the first second of a recording: its label, score, all scores, start and end."""
-        whole = audio.prepare(samples, sample_rate)
-        seconds = min(whole.size, FRONT_END.clip_samples) / FRONT_END.sample_rate_hz
-        outlook = self._scorer.windows(log_mel(audio.first_second(whole)[None]), seconds)
-        row = outlook.probabilities[0]
-        best = int(row.argmax())
-        spoken = self.labels[best] not in detection.BACKGROUND
-        start, end = outlook.span(0, best) if spoken and outlook.spans is not None else (None, None)
-        scores = {label: float(p) for label, p in zip(self.labels, row, strict=True)}
-        return Prediction(self.labels[best], float(row[best]), scores, start, end)
+        answer = self.engine.clip(audio.prepare(samples, sample_rate))
+        scores = {label: float(p) for label, p in zip(self.labels, answer.probabilities, strict=True)}
+        start, end = (None if ms < 0 else ms / 1000 for ms in (answer.start_ms, answer.end_ms))
+        return Prediction(self.labels[answer.label], float(answer.probabilities[answer.label]), scores, start, end)
 
     def spot(
         self, samples: npt.ArrayLike, sample_rate: int, threshold: float = detection.THRESHOLD
     ) -> list[detection.Hit]:
         """Every keyword in a recording of any length, with its start and end in seconds."""
+        detection.check_threshold(threshold)
         whole = audio.prepare(samples, sample_rate)
-        outlook = self._scorer.windows(log_mel(detection.padded(whole)[None]), whole.size / FRONT_END.sample_rate_hz)
-        return detection.find_hits(outlook, self.labels, threshold)
+        stream = Stream(self.engine, threshold)
+        hits = [self.hit(raw) for raw in stream.push(whole) + stream.finish()]
+        return sorted(hits, key=lambda hit: hit.start)
+
+    def hit(self, raw: RawHit) -> detection.Hit:
+        """A hit of the engine with the name of its class, in seconds."""
+        return detection.Hit(self.labels[raw.label], raw.score, raw.start_ms / 1000, raw.end_ms / 1000)
 
     def scores(
         self, clips: npt.NDArray[np.int16], rows: npt.NDArray[np.int64] | None = None
     ) -> npt.NDArray[np.float32]:
         """Class scores z of one-second clips (N, samples), or of some rows of them: (B, K). Negative is silence."""
-        out: npt.NDArray[np.float32] = self._scorer.scores(clips if rows is None else audio.take(clips, rows))
-        return out
+        return self.engine.scores(clips, np.arange(len(clips)) if rows is None else rows)
 
     def insight(self, pictures: npt.NDArray[np.float32]) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.complex64]]:
         """What the prototypes say to log-mel pictures (B, F, T): responses (B, K, M, T) and moments (B, K, M, Q)."""
-        out: tuple[npt.NDArray[np.float32], npt.NDArray[np.complex64]] = self._scorer.insight(pictures)
-        return out
+        if self.card.network.mean_pooling:
+            raise UsageError("a mean-pooling network has no prototypes and so no responses")
+        frames = self.engine.unit_frames(pictures)  # (B, T, D)
+        prototypes = self.tensors["head.matcher.prototypes"]  # (K, M, D)
+        unit = prototypes / np.linalg.norm(prototypes, axis=-1, keepdims=True)
+        responses = np.exp(self.tensors["head.matcher.log_scale"]) * np.einsum("kmd,btd->bkmt", unit, frames)
+        weights = np.exp(responses - responses.max(axis=-1, keepdims=True))  # Eq. (4)
+        weights /= weights.sum(axis=-1, keepdims=True)
+        turns = np.outer(np.arange(frames.shape[1]) / frames.shape[1], np.arange(1, self.card.network.harmonics + 1))
+        return responses, (weights @ np.exp(2j * np.pi * turns)).astype(np.complex64)  # Eq. (5)
 
     @cached_property
-    def _scorer(self) -> Any:
-        require("torch", extra="torch", purpose="running a model")
-        from circlematch.nn.scorer import Scorer
+    def compact(self) -> bytes:
+        """The compact form that the C engine runs, and that `circlematch export` writes."""
+        return compact(self.card.network, self.tensors, self.labels, detection.BACKGROUND, detection.THRESHOLD)
 
-        return Scorer(self.card.network, self.tensors)
+    @cached_property
+    def engine(self) -> Engine:
+        """The model in the C engine."""
+        return Engine(self.compact)
 
 
 def write_model(path: Path, card: Card, tensors: Tensors, extra: dict[str, npt.NDArray[Any]] | None = None) -> str:

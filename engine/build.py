@@ -1,6 +1,7 @@
 """Compiles the engine into the extension module circlematch._engine (called by setup.py through cffi)."""
 
 import os
+import re
 from pathlib import Path
 
 from cffi import FFI
@@ -59,6 +60,17 @@ TRAIN = """
     void cm_train_dropout(const cm_train_config *config, uint32_t seed, int32_t examples, real *mask);
 """
 
+
+def declared(header: str) -> str:
+    """What a public header declares, as cffi reads it: without comments, preprocessor lines and C++."""
+    text = re.sub(r"/\*.*?\*/", "", (HERE / header).read_text(), flags=re.DOTALL)
+    text = re.sub(r"#ifdef __cplusplus.*?#endif", "", text, flags=re.DOTALL)
+    return "\n".join(line for line in text.splitlines() if line.strip() and not line.startswith("#"))
+
+
+ENGINE = declared("circlematch.h") + "\n" + declared("binding.h")
+
+ENGINE_SOURCES = ["engine/binding.c"]
 FRONT_END_SOURCES = ["engine/front_end.c"]  # relative to the project, as setuptools wants them
 TRAIN_SOURCES = ["engine/train.c", "engine/train_base.c", "engine/train_v3.c", "engine/train_v4.c"]
 
@@ -71,13 +83,13 @@ FLAGS = (
 )
 
 ffi = FFI()
-ffi.cdef(FRONT_END + ("" if WINDOWS else TRAIN.replace("real", "float")))
+ffi.cdef(ENGINE + FRONT_END + ("" if WINDOWS else TRAIN.replace("real", "float")))
 ffi.set_source(
     "circlematch._engine",
-    '#include "front_end.h"' + ("" if WINDOWS else '\n#include "train.h"'),
-    sources=FRONT_END_SOURCES + ([] if WINDOWS else TRAIN_SOURCES),
+    '#include "binding.h"\n#include "front_end.h"' + ("" if WINDOWS else '\n#include "train.h"'),
+    sources=ENGINE_SOURCES + FRONT_END_SOURCES + ([] if WINDOWS else TRAIN_SOURCES),
     include_dirs=[str(HERE)],
     extra_compile_args=FLAGS,
     extra_link_args=[] if WINDOWS else ["-pthread"],
-    depends=[str(path) for path in sorted(HERE.glob("*.h"))],
+    depends=[str(path) for path in sorted([*HERE.glob("*.h"), HERE / "circlematch.c"])],
 )

@@ -3,29 +3,8 @@
 
 #include <string.h>
 
+#include "cm_compiler.h"
 #include "cm_log.h"
-
-/* Where the compiler can build a function for several x86-64 levels and choose when the program starts, let it.
- * Products and sums are never contracted (-ffp-contract=off), so every level gives the same bits. */
-#if defined(__x86_64__) && defined(__GLIBC__) && defined(__GNUC__) && !defined(__clang__) && __GNUC__ >= 12 \
-    && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-#define CM_DISPATCH __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
-#else
-#define CM_DISPATCH
-#endif
-#if defined(__GNUC__)
-#define CM_INLINE static inline __attribute__((always_inline))
-#else
-#define CM_INLINE static inline
-#endif
-/* Promises the compiler that the lanes of a loop do not touch one another's memory. */
-#if defined(__clang__)
-#define CM_INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
-#elif defined(__GNUC__)
-#define CM_INDEPENDENT _Pragma("GCC ivdep")
-#else
-#define CM_INDEPENDENT
-#endif
 
 /* One clip with its augmentation; one of i16 and f32 is set, or samples is 0: silence. */
 typedef struct {
@@ -63,6 +42,7 @@ CM_INLINE void gather(const cm_clip *clip, int64_t first, int count, float *rest
     }
 }
 
+#define CM_WHOLE_CLIPS 1
 #define CM_LANES 1
 #include "front_end_lanes.h"
 #undef CM_LANES

@@ -2,6 +2,7 @@
  *
  * A `vec` holds one number of each clip; arithmetic on it reads like scalar code and becomes vector instructions, with
  * no shuffles and no padding. With CM_LANES = 1 it is a float, and this is the streaming front end.
+ * CM_WHOLE_CLIPS adds the walk over clips; CM_SAMPLE is what samples are kept as, if not as `vec`.
  */
 
 #define CM_JOIN_(name, lanes) name##_x##lanes
@@ -13,6 +14,11 @@
 typedef float vec;
 #else
 typedef float vec __attribute__((vector_size(CM_LANES * sizeof(float)), aligned(sizeof(float)), may_alias));
+#endif
+
+#ifndef CM_SAMPLE
+#define CM_SAMPLE vec
+#define CM_FROM_SAMPLE(sample) (sample)
 #endif
 
 /* A complex number for each clip. */
@@ -52,19 +58,19 @@ CM_INLINE void LANED(butterfly)(LANED(complex) z0, LANED(complex) z1, LANED(comp
 }
 
 /* Two real samples after the Hann window as one complex number, z[n] = x[2n] + i x[2n+1]; zero from CM_WINDOW on. */
-CM_INLINE LANED(complex) LANED(packed)(const vec *restrict samples, int n)
+CM_INLINE LANED(complex) LANED(packed)(const CM_SAMPLE *restrict samples, int n)
 {
     LANED(complex) z = { 0 };
     if (2 * n < CM_WINDOW) {
-        z.r = samples[2 * n] * cm_hann[2 * n];
-        z.i = samples[2 * n + 1] * cm_hann[2 * n + 1];
+        z.r = CM_FROM_SAMPLE(samples[2 * n]) * cm_hann[2 * n];
+        z.i = CM_FROM_SAMPLE(samples[2 * n + 1]) * cm_hann[2 * n + 1];
     }
     return z;
 }
 
 /* Complex transform of CM_HALF_FFT packed samples, radix 4, decimation in frequency. Bin k ends at cm_bin_place[k].
  * After the first stage the quarters go their own ways, one at a time: each is small enough for the first cache. */
-CM_INLINE void LANED(fourier)(const vec *restrict samples, vec *restrict re, vec *restrict im)
+CM_INLINE void LANED(fourier)(const CM_SAMPLE *restrict samples, vec *restrict re, vec *restrict im)
 {
     const int first = CM_HALF_FFT / 4;
     for (int n = 0; n < first; n++)
@@ -72,7 +78,7 @@ CM_INLINE void LANED(fourier)(const vec *restrict samples, vec *restrict re, vec
                          LANED(packed)(samples, n + 2 * first), LANED(packed)(samples, n + 3 * first),
                          re + n, im + n, first, n * (CM_FFT / CM_HALF_FFT));
     for (int block = 0; block < CM_HALF_FFT; block += first)
-        for (int span = first; span > 1; span /= 4) {
+        CM_UNROLL for (int span = first; span > 1; span /= 4) {
             const int quarter = span / 4;
             for (int n = 0; n < quarter; n++)
                 for (int at = block + n; at < block + first; at += span) {
@@ -85,10 +91,20 @@ CM_INLINE void LANED(fourier)(const vec *restrict samples, vec *restrict re, vec
         }
 }
 
+/* Where the power of a bin is kept: with CM_IN_PLACE where the transform left the bin, for `power` is `re` then. */
+CM_INLINE int LANED(power_place)(int bin)
+{
+#ifdef CM_IN_PLACE
+    return cm_bin_place[bin];
+#else
+    return bin;
+#endif
+}
+
 /* Power of the bins 1 … CM_HALF_FFT - 1 of the real signal, from the packed transform Z (N = CM_HALF_FFT):
  *     E = (Z[k] + conj Z[N-k]) / 2,   O = -i (Z[k] - conj Z[N-k]) / 2,   X[k] = E + w^k O,   X[N-k] = conj(E - w^k O).
  * Bin 0 and bin N carry no mel weight and are left out. */
-CM_INLINE void LANED(power_spectrum)(const vec *restrict re, const vec *restrict im, vec *restrict power)
+CM_INLINE void LANED(power_spectrum)(const vec *re, const vec *im, vec *power)
 {
     for (int k = 1; k < CM_HALF_FFT / 2; k++) {
         const int here = cm_bin_place[k], there = cm_bin_place[CM_HALF_FFT - k];
@@ -98,11 +114,11 @@ CM_INLINE void LANED(power_spectrum)(const vec *restrict re, const vec *restrict
         const vec turned_r = odd_r * c - odd_i * s, turned_i = odd_r * s + odd_i * c;
         const vec sum_r = even_r + turned_r, sum_i = even_i + turned_i;
         const vec rest_r = even_r - turned_r, rest_i = even_i - turned_i;
-        power[k] = sum_r * sum_r + sum_i * sum_i;
-        power[CM_HALF_FFT - k] = rest_r * rest_r + rest_i * rest_i;
+        power[LANED(power_place)(k)] = sum_r * sum_r + sum_i * sum_i;
+        power[LANED(power_place)(CM_HALF_FFT - k)] = rest_r * rest_r + rest_i * rest_i;
     }
     const int middle = cm_bin_place[CM_HALF_FFT / 2];
-    power[CM_HALF_FFT / 2] = re[middle] * re[middle] + im[middle] * im[middle];
+    power[LANED(power_place)(CM_HALF_FFT / 2)] = re[middle] * re[middle] + im[middle] * im[middle];
 }
 
 /* Triangles over the power, then log(power + floor) - log(floor). */
@@ -110,29 +126,31 @@ CM_INLINE void LANED(mel_log)(const vec *restrict power, float *restrict mel)
 {
     const float *weight = cm_mel_weight;
     for (int b = 0; b < CM_MEL_BANDS; b++) {
-        const vec *bin = power + cm_mel_first[b];
-        vec even = bin[0] * weight[0], odd = { 0 };  /* two sums at once: neither waits for the other */
+        const int first = cm_mel_first[b], count = cm_mel_count[b];
+        vec even = power[LANED(power_place)(first)] * weight[0], odd = { 0 };  /* two sums: neither waits for the other */
         int k = 1;
-        for (; k + 1 < cm_mel_count[b]; k += 2) {
-            odd += bin[k] * weight[k];
-            even += bin[k + 1] * weight[k + 1];
+        for (; k + 1 < count; k += 2) {
+            odd += power[LANED(power_place)(first + k)] * weight[k];
+            even += power[LANED(power_place)(first + k + 1)] * weight[k + 1];
         }
-        if (k < cm_mel_count[b])
-            odd += bin[k] * weight[k];
-        weight += cm_mel_count[b];
+        if (k < count)
+            odd += power[LANED(power_place)(first + k)] * weight[k];
+        weight += count;
         *(vec *)(mel + b * CM_LANES) = (even + odd) * CM_INVERSE_POWER_FLOOR + 1.0f;
     }
     CM_INDEPENDENT for (int i = 0; i < CM_MEL_BANDS * CM_LANES; i++)
         mel[i] = cm_log(mel[i]);
 }
 
-/* One frame: CM_WINDOW samples in, CM_MEL_BANDS log-mel values out. */
-CM_INLINE void LANED(log_mel_frame)(const float *samples, cm_front_end_work *work)
+/* One frame: CM_WINDOW samples in, CM_MEL_BANDS log-mel values out. `re`, `im` and `power` are CM_HALF_FFT long. */
+CM_INLINE void LANED(log_mel_frame)(const CM_SAMPLE *samples, vec *re, vec *im, vec *power, float *mel)
 {
-    LANED(fourier)((const vec *)samples, (vec *)work->re, (vec *)work->im);
-    LANED(power_spectrum)((const vec *)work->re, (const vec *)work->im, (vec *)work->power);
-    LANED(mel_log)((const vec *)work->power, work->mel);
+    LANED(fourier)(samples, re, im);
+    LANED(power_spectrum)(re, im, power);
+    LANED(mel_log)(power, mel);
 }
+
+#ifdef CM_WHOLE_CLIPS
 
 /* CM_LANES rows of samples, `step` apart, become CM_LANES vecs. Interleaving the first half of the rows with the second
  * moves every number's row by one bit; after four rounds rows and columns have changed places. */
@@ -172,7 +190,8 @@ CM_DISPATCH static void LANED(log_mel_clips)(const cm_clip *clips, int64_t sampl
         for (int i = 0; i < count * CM_HOP; i += CM_LANES)
             LANED(transpose)(work->gathered + i, tile, (vec *)work->samples + past + i);
         for (int t = 0; t < count; t++) {
-            LANED(log_mel_frame)(work->samples + t * CM_HOP * CM_LANES, work);
+            LANED(log_mel_frame)((const vec *)work->samples + t * CM_HOP, (vec *)work->re, (vec *)work->im,
+                                 (vec *)work->power, work->mel);
             for (int b = 0; b < CM_MEL_BANDS; b++)
                 for (int l = 0; l < CM_LANES; l++)
                     out[l * lane_step + b * band_step + (start + t) * frame_step] = work->mel[b * CM_LANES + l];
@@ -181,6 +200,10 @@ CM_DISPATCH static void LANED(log_mel_clips)(const cm_clip *clips, int64_t sampl
     }
 }
 
+#endif
+
+#undef CM_SAMPLE
+#undef CM_FROM_SAMPLE
 #undef vec
 #undef LANED
 #undef CM_JOIN

@@ -1,4 +1,4 @@
-"""Writes engine/cm_tables.h: window, twiddles and mel weights, from the numbers in circlematch.config.
+"""Writes engine/cm_tables.h: window, twiddles, mel weights and the circle, from the numbers in circlematch.config.
 
     python engine/tables.py            write the header
     python engine/tables.py --check    fail if the header on disk is not what would be written
@@ -14,6 +14,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+from circlematch.compact import front_end_number
 from circlematch.config import FRONT_END, FrontEnd
 
 HEADER = Path(__file__).with_name("cm_tables.h")
@@ -85,25 +86,35 @@ def header(front_end: FrontEnd) -> str:
         "CM_FFT": front_end.fft_size,
         "CM_HALF_FFT": half,
         "CM_MEL_BANDS": front_end.mel_bands,
+        "CM_CLIP_FRAMES": front_end.clip_frames,
         "CM_MEL_WEIGHTS": sum(map(len, weights)),
     }
+    circle = [2 * pi * t / front_end.clip_frames for t in range(front_end.clip_frames)]
     turn = [-2 * pi * k / front_end.fft_size for k in range(front_end.fft_size)]
+    first_turn = [turn[2 * i * n] for i in (1, 2, 3) for n in range(half // 4)]
     parts = [
         "/* Made by engine/tables.py from circlematch/config.py. Do not edit: run `make tables`. */\n",
         "#ifndef CM_TABLES_H\n#define CM_TABLES_H\n\n#include <stdint.h>\n",
         "\n".join(f"#define {name} {value}" for name, value in defines.items()),
+        f"#define CM_FRONT_END_NUMBER {front_end_number(front_end):#010x}u",
         f"#define CM_INVERSE_POWER_FLOOR {real(1 / front_end.power_floor)}\n",
         "/* The periodic Hann window. */",
         array("float", "cm_hann", [real(v) for v in hann(front_end)], "CM_WINDOW"),
         "/* exp(-2 pi i k / CM_FFT): cosines and sines of one full turn. */",
         array("float", "cm_turn_cos", [real(cos(a)) for a in turn], "CM_FFT"),
         array("float", "cm_turn_sin", [real(sin(a)) for a in turn], "CM_FFT"),
+        "/* The turns of the transform's first stage by one, two and three times n: (3, CM_HALF_FFT / 4). */",
+        array("float", "cm_first_cos", [real(cos(a)) for a in first_turn], "3 * CM_HALF_FFT / 4"),
+        array("float", "cm_first_sin", [real(sin(a)) for a in first_turn], "3 * CM_HALF_FFT / 4"),
         "/* Where the transform in place leaves bin k. */",
         array("uint8_t", "cm_bin_place", [str(v) for v in digit_reversal(half)], "CM_HALF_FFT"),
         "/* Mel band b weighs the bins cm_mel_first[b] … + cm_mel_count[b] - 1; its weights follow one another. */",
         array("uint8_t", "cm_mel_first", [str(v) for v in first], "CM_MEL_BANDS"),
         array("uint8_t", "cm_mel_count", [str(len(row)) for row in weights], "CM_MEL_BANDS"),
         array("float", "cm_mel_weight", [real(v) for row in weights for v in row], "CM_MEL_WEIGHTS"),
+        "/* The angles of a clip's frames on the circle, Eq. (5). */",
+        array("float", "cm_circle_cos", [real(cos(a)) for a in circle], "CM_CLIP_FRAMES"),
+        array("float", "cm_circle_sin", [real(sin(a)) for a in circle], "CM_CLIP_FRAMES"),
         "#endif\n",
     ]
     return "\n".join(parts)

@@ -150,7 +150,11 @@ def test_data_make_and_show(tmp_path: Path, capsys: Capture) -> None:
 
 
 @pytest.mark.parametrize(
-    "command", [[], ["models"], ["spot"], ["train"], ["evaluate"], ["data"], ["data", "get"], ["bench", "train"]]
+    "command",
+    [
+        *([], ["models"], ["spot"], ["train"], ["evaluate"], ["export"], ["data"], ["data", "get"]),
+        *(["bench", "train"], ["bench", "stream"]),
+    ],
 )
 def test_every_command_has_help_and_every_leaf_an_example(command: list[str], capsys: Capture) -> None:
     with pytest.raises(SystemExit) as stop:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from circlematch.config import ABLATIONS, Network, Recipe, ablated
 from circlematch.detection import Hit, Outlook, find_hits, padded
+from circlematch.engine import Stream
 from circlematch.model import Card, Model
 from circlematch.nn import CircleMatch
 
@@ -250,12 +251,12 @@ def test_padding_at_the_edges(size: int, expected: int) -> None:
 
 
 def test_the_last_window_ends_with_the_padded_recording() -> None:
-    from circlematch.front_end import log_mel
+    samples = recording(37_123, 0)
+    stream = Stream(random_model("full", 0).engine)
+    ends: list[int] = []
 
-    samples = padded(recording(37_123, 0))
-    model = random_model("full", 0)
+    stream.push(samples, each=lambda: ends.append(stream.newest))
+    stream.finish(each=lambda: ends.append(stream.newest))
 
-    outlook = model._scorer.windows(log_mel(samples[None]), samples.size / 16000)
-
-    assert (outlook.first_frames[-1] + outlook.window_frames) * FRAME_S == pytest.approx(samples.size / 16_000)
-    assert len(outlook.probabilities) == (samples.size - 16_000) // 1_600 + 1
+    assert (ends[-1] + 1) * FRAME_S == pytest.approx(padded(samples).size / 16_000)
+    assert ends == list(range(99, 99 + 10 * len(ends), 10))

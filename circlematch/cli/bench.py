@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import argparse
 
-from circlematch.cli.options import Commands, add_command, add_json, print_json
+from circlematch import pretrained
+from circlematch.cli.options import Commands, add_command, add_json, add_model, print_json
 from circlematch.config import Network
 from circlematch.errors import UsageError
 from circlematch.front_end import usable_cores
@@ -22,14 +23,61 @@ def add(commands: Commands) -> None:
     train.add_argument("--width", type=int, default=Network().width, help="D")
     train.add_argument("--rounds", type=int, default=6, help="turns of both; the best counts")
     add_json(train)
+    stream = add_command(
+        inner,
+        "stream",
+        "streaming, against computing the whole window with every hop of 10 ms",
+        "circlematch bench stream --model d16-gsc1",
+        run_stream,
+    )
+    add_model(stream)
+    stream.add_argument("--rounds", type=int, default=20, help="turns of each; the best counts")
+    add_json(stream)
+
+
+def run_stream(options: argparse.Namespace) -> int:
+    """One core, front end included."""
+    from circlematch.benchmark import measure_streaming
+
+    _check_rounds(options)
+    result = measure_streaming(pretrained.load(options.model), options.rounds)
+    if options.json:
+        print_json(
+            {
+                **result.summary(),
+                "rounds": options.rounds,
+                "processor": processor(),
+                "versions": versions(),
+                "commit": commit(),
+            }
+        )
+        return 0
+    print(f"{result.model}: one hop of 10 ms on one core, front end included")
+    rows = {
+        "engine": ("the engine, streaming", result.engine),
+        "every_frame": ("  with a score every 10 ms", result.every_frame),
+        "spotter": ("  from Python, 10 ms at a time", result.spotter),
+        "window": ("the engine, the whole window anew", result.window),
+        "torch": ("PyTorch, the whole window anew", result.torch),
+        "onnx": ("ONNX Runtime, the whole window anew", result.onnx),
+    }
+    for title, us in rows.values():
+        measured = "not installed" if us is None else f"{us:10.2f} µs  {us / result.engine:8.1f} times"
+        print(f"{title:<38}{measured}")
+    print(f"{result.model_bytes:,} bytes of model, {result.stream_bytes:,} bytes of memory for a stream")
+    return 0
+
+
+def _check_rounds(options: argparse.Namespace) -> None:
+    if options.rounds < 1:
+        raise UsageError(f"--rounds is {options.rounds}; give a number of at least 1")
 
 
 def run_train(options: argparse.Namespace) -> int:
     """Once with one thread, once with all."""
     from circlematch.benchmark import measure_training
 
-    if options.rounds < 1:
-        raise UsageError(f"--rounds is {options.rounds}; give a number of at least 1")
+    _check_rounds(options)
     results = [measure_training(options.width, threads, options.rounds) for threads in sorted({1, usable_cores()})]
     if options.json:
         print_json(

@@ -1,0 +1,38 @@
+"""`circlematch export`: a model for other programs."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from circlematch import pretrained
+from circlematch.cli.options import Commands, add_command, add_json, add_model, print_json
+from circlematch.export import FORMATS, agreement, export
+
+
+def add(commands: Commands) -> None:
+    """Its arguments."""
+    summary = "write a model as C source or as a binary file with a manifest, for the C engine"
+    parser = add_command(commands, "export", summary, "circlematch export --to c --model d16-gsc1 --out firmware", run)
+    parser.add_argument("--to", choices=tuple(FORMATS), required=True, help="c: an array; bundle: binary and manifest")
+    add_model(parser)
+    parser.add_argument("--out", type=Path, default=Path(), help="folder to write into")
+    add_json(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Write the files, and say how the model in them compares with the original."""
+    model = pretrained.load(options.model)
+    paths = export(model, options.to, options.out)
+    found = agreement(model, paths)
+    if options.json:
+        print_json({"model": model.card.name, "files": [str(path) for path in paths], **found})
+        return 0
+    for path in paths:
+        print(f"{path}: {path.stat().st_size:,} bytes")
+    difference = found["largest_difference"]
+    compared = "not compared with PyTorch: torch is not installed"
+    if difference is not None:
+        compared = f"scores of the self-test differ from PyTorch's by {difference:.1e} at most"
+    print(f"{model.card.name}: {found['bytes']:,} bytes as the engine reads it, whole; {compared}")
+    return 0

@@ -1,0 +1,179 @@
+"""A model in the C engine: clips on all cores, and streams. NumPy in, NumPy out; the GIL is released while it works."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from circlematch._engine import ffi, lib
+from circlematch.config import FRONT_END
+from circlematch.front_end import usable_cores
+
+__all__ = ["Answer", "Engine", "RawHit", "Stream"]
+
+Samples = npt.NDArray[np.int16] | npt.NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What the engine says of one clip; start and end in milliseconds, -1 for background and without prototypes."""
+
+    label: int
+    scores: npt.NDArray[np.float32]  # (K,), z of Eq. (9)
+    probabilities: npt.NDArray[np.float32]  # (K,)
+    start_ms: int
+    end_ms: int
+
+
+@dataclass(frozen=True)
+class RawHit:
+    """A keyword in a stream, as the engine numbers it."""
+
+    label: int
+    score: float
+    start_ms: int
+    end_ms: int
+
+
+class Engine:
+    """A compact model (circlematch.compact) that is ready to run. Threads may share it."""
+
+    def __init__(self, data: bytes) -> None:
+        self._bytes = np.frombuffer(data, dtype=np.uint8).copy()  # stays where it is while the model is in use
+        self.model = ffi.new("cm_model *")
+        status = lib.cm_model_open(self.model, ffi.from_buffer(self._bytes), len(data))
+        assert status == lib.CM_OK, f"cm_model_open returned {status}"
+        self.classes, self.width = int(self.model.classes), int(self.model.width)
+
+    def clip(self, samples: Samples) -> Answer:
+        """The first second of a recording at 16 kHz, with silence behind it where it is shorter."""
+        stream, hit = Stream(self), ffi.new("cm_hit *")
+        (lib.cm_clip_i16 if samples.dtype == np.int16 else lib.cm_clip_f32)(
+            stream.pointer, _samples(samples), samples.size, hit
+        )
+        scores, probabilities = stream.scores()
+        return Answer(hit.label, scores, probabilities, hit.start_ms, hit.end_ms)
+
+    def scores(
+        self, clips: npt.NDArray[np.int16], rows: npt.NDArray[np.int64], threads: int | None = None
+    ) -> npt.NDArray[np.float32]:
+        """Scores z of rows of `clips` (N, samples), one second each: (B, K). A negative row is silence."""
+        audio, wanted = np.ascontiguousarray(clips), np.ascontiguousarray(rows, dtype=np.int64)
+        out = np.empty((len(wanted), self.classes), dtype=np.float32)
+
+        def run(piece: slice) -> None:
+            stream = Stream(self)  # named, so that its memory outlives the call
+            lib.cm_score_clips(
+                stream.pointer,
+                ffi.from_buffer("int16_t[]", audio),
+                audio.shape[1],
+                ffi.from_buffer("int64_t[]", wanted[piece]),
+                len(wanted[piece]),
+                ffi.from_buffer("float[]", out[piece], require_writable=True),
+            )
+
+        _in_pieces(run, len(wanted), threads or usable_cores())
+        return out
+
+    def unit_frames(self, pictures: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+        """ĥ of Eq. (2) for log-mel pictures (B, F, T) of one second: (B, T, D). With mean pooling, the features."""
+        given = np.ascontiguousarray(pictures, dtype=np.float32)
+        out = np.empty((len(given), FRONT_END.clip_frames, self.width), dtype=np.float32)
+        stream = Stream(self)
+        for picture, frames in zip(given, out, strict=True):
+            lib.cm_unit_frames(
+                stream.pointer,
+                ffi.from_buffer("float[]", picture),
+                ffi.from_buffer("float[]", frames, require_writable=True),
+            )
+        return out
+
+
+class Stream:
+    """One recording that is heard piece by piece. It belongs to one thread at a time."""
+
+    def __init__(self, engine: Engine, threshold: float | None = None, every_frame: bool = False) -> None:
+        self.engine = engine
+        self._memory = np.empty(lib.cm_stream_size(engine.model), dtype=np.uint8)
+        given = engine.model.threshold if threshold is None else threshold
+        place, options = ffi.new("cm_stream **"), ffi.new("cm_options *", (given, every_frame))
+        status = lib.cm_stream_open(place, engine.model, ffi.from_buffer(self._memory), self._memory.size, options)
+        assert status == lib.CM_OK, f"cm_stream_open returned {status}"
+        self.pointer: Any = place[0]
+        self._hit = ffi.new("cm_hit *")
+        self._seen = -1  # the newest window that `each` was called for
+
+    def push(self, samples: Samples, each: Callable[[], object] | None = None) -> list[RawHit]:
+        """Hear samples at 16 kHz; returns the hits that are certain now. `each` is called after every window."""
+        function = lib.cm_push_i16 if samples.dtype == np.int16 else lib.cm_push_f32
+        given, at, count, hits = _samples(samples), 0, samples.size, []
+        while at < count:
+            at += function(self.pointer, given + at, count - at)
+            if lib.cm_next_hit(self.pointer, self._hit):
+                hits += [_raw(self._hit), *self._hits()]
+            if each is not None and self.newest != self._seen:
+                self._seen = self.newest
+                each()
+        return hits
+
+    def finish(self, each: Callable[[], object] | None = None) -> list[RawHit]:
+        """End the recording; returns the hits that were still open."""
+        hits = []
+        while lib.cm_finish(self.pointer):
+            hits += self._hits()
+            self._seen = self.newest
+            if each is not None:
+                each()
+        return hits + self._hits()
+
+    def reset(self) -> None:
+        """Forget all that was heard."""
+        lib.cm_reset(self.pointer)
+        self._seen = -1
+
+    @property
+    def size(self) -> int:
+        """Bytes of memory."""
+        return int(self._memory.size)
+
+    @property
+    def newest(self) -> int:
+        """The number of the last frame of the newest window; -1 where there has been none."""
+        return int(lib.cm_scores(self.pointer, ffi.NULL, ffi.NULL))
+
+    def scores(self) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
+        """Scores and probabilities of the newest window, (K,) each."""
+        out = np.full((2, self.engine.classes), np.nan, dtype=np.float32)
+        lib.cm_scores(self.pointer, ffi.from_buffer("float[]", out[0]), ffi.from_buffer("float[]", out[1]))
+        return out[0], out[1]
+
+    def _hits(self) -> list[RawHit]:
+        found = []
+        while lib.cm_next_hit(self.pointer, self._hit):
+            found.append(_raw(self._hit))
+        return found
+
+
+def _raw(hit: Any) -> RawHit:
+    return RawHit(hit.label, hit.score, hit.start_ms, hit.end_ms)
+
+
+def _samples(samples: Samples) -> Any:
+    return ffi.from_buffer("int16_t[]" if samples.dtype == np.int16 else "float[]", samples)
+
+
+def _in_pieces(run: Callable[[slice], None], count: int, threads: int) -> None:
+    """Split `count` items evenly among threads."""
+    size = max(-(-count // max(threads, 1)), 1)
+    pieces = [slice(start, min(start + size, count)) for start in range(0, count, size)]
+    if len(pieces) < 2:
+        for piece in pieces:
+            run(piece)
+        return
+    with ThreadPoolExecutor(len(pieces)) as pool:
+        list(pool.map(run, pieces))

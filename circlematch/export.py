@@ -1,0 +1,216 @@
+"""A model for other programs: as a C array, or as a binary file with a manifest. The C engine reads both."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from circlematch import detection
+from circlematch.config import FRONT_END
+from circlematch.engine import Engine
+from circlematch.files import write_atomically, write_json
+from circlematch.model import Model
+
+__all__ = ["FORMATS", "agreement", "export", "self_test_clip"]
+
+WORDS_IN_A_LINE = 8
+NUMBERS_IN_A_LINE = 6
+SEED = 2463534242
+SELF_TEST_TOLERANCE = 0.02  # of a score: 16-bit blocks and fused multiply–adds stay within it
+
+
+def self_test_clip() -> npt.NDArray[np.int16]:
+    """One second that every machine can make for itself: random bits, louder and quieter every 50 ms."""
+    state, clip = SEED, np.empty(FRONT_END.clip_samples, dtype=np.int16)
+    for i in range(clip.size):
+        state ^= (state << 13) & 0xFFFFFFFF
+        state ^= state >> 17
+        state ^= (state << 5) & 0xFFFFFFFF
+        clip[i] = np.int16((state >> 16) - 32768) >> (3 + i // 800 * 7 % 10)
+    return clip
+
+
+def export(model: Model, kind: str, folder: Path) -> list[Path]:
+    """Write the files of one of FORMATS into a folder; returns them."""
+    return FORMATS[kind](model, folder)
+
+
+def _to_c(model: Model, folder: Path) -> list[Path]:
+    """<name>.h and <name>.c: the compact model as an array, and a self-test with the scores it must give."""
+    name = _identifier(model.card.name)
+    words = np.frombuffer(model.compact, dtype="<u4")
+    scores = model.engine.clip(self_test_clip()).scores
+    values = {
+        "name": name,
+        "guard": f"CM_{name.upper()}_H",
+        "title": _comment(f"{model.card.name}: {' '.join(model.labels)}"),
+        "origin": _comment(
+            f"{model.card.parameters:,} parameters, licence {model.card.licence}; trained on {model.card.source}"
+        ),
+        "words": str(words.size),
+        "classes": str(len(model.labels)),
+        "array": _lines([f"{word:#010x}u" for word in words], WORDS_IN_A_LINE),
+        "scores": _lines([f"{score:.8e}f" for score in scores], NUMBERS_IN_A_LINE),
+        "seed": f"{SEED}u",
+        "tolerance": f"{SELF_TEST_TOLERANCE}f",
+    }
+    paths = [folder / f"cm_{name}.h", folder / f"cm_{name}.c"]
+    for path, template in zip(paths, (HEADER, SOURCE), strict=True):
+        text = re.sub(r"@(\w+)@", lambda match: values[match[1]], template)
+        write_atomically(path, lambda stream, text=text: stream.write(text.encode()))  # type: ignore[misc]
+    return paths
+
+
+def _to_bundle(model: Model, folder: Path) -> list[Path]:
+    """<name>.cm, the compact model, and <name>.json, its manifest."""
+    card = model.card
+    binary, manifest = folder / f"{card.name}.cm", folder / f"{card.name}.json"
+    write_atomically(binary, lambda stream: stream.write(model.compact))
+    write_json(
+        manifest,
+        {
+            "model": card.name,
+            "file": binary.name,
+            "bytes": len(model.compact),
+            "sha256": hashlib.sha256(model.compact).hexdigest(),
+            "labels": list(model.labels),
+            "background": [label for label in model.labels if label in detection.BACKGROUND],
+            "threshold": detection.THRESHOLD,
+            "sample_rate_hz": FRONT_END.sample_rate_hz,
+            "window_ms": FRONT_END.clip_ms,
+            "step_ms": detection.BLOCK_FRAMES * FRONT_END.hop_ms,
+            "width": card.network.width,
+            "parameters": card.parameters,
+            "task": card.task,
+            "accuracy": card.accuracy,
+            "licence": card.licence,
+            "source": card.source,
+            "commit": card.commit,
+            "version": card.version,
+            "self_test_scores": [round(float(score), 5) for score in model.engine.clip(self_test_clip()).scores],
+        },
+    )
+    return [binary, manifest]
+
+
+FORMATS = {"c": _to_c, "bundle": _to_bundle}
+
+
+def agreement(model: Model, paths: list[Path]) -> dict[str, Any]:
+    """The written model, read back, against the original in PyTorch on the self-test clip (None without torch)."""
+    data = _read_back(paths)
+    ours = Engine(data).clip(self_test_clip()).scores
+    try:
+        theirs = _torch_scores(model)
+    except ImportError:
+        return {"bytes": len(data), "whole": data == model.compact, "largest_difference": None}
+    return {
+        "bytes": len(data),
+        "whole": data == model.compact,
+        "largest_difference": float(np.abs(ours - theirs).max()),
+    }
+
+
+def _read_back(paths: list[Path]) -> bytes:
+    """The compact model inside the files."""
+    for path in paths:
+        if path.suffix == ".cm":
+            return path.read_bytes()
+        if path.suffix == ".c":
+            words = re.findall(r"0x([0-9a-f]{8})u", path.read_text())
+            return np.array([int(word, 16) for word in words], dtype="<u4").tobytes()
+    raise AssertionError("an export without a model")
+
+
+def _torch_scores(model: Model) -> npt.NDArray[np.float32]:
+    from circlematch.nn.window import torch_scorer
+
+    return torch_scorer(model.card.network, model.tensors)(self_test_clip())
+
+
+def _identifier(name: str) -> str:
+    return re.sub(r"\W", "_", name, flags=re.ASCII)
+
+
+def _comment(text: str) -> str:
+    return text.replace("*/", "* /")
+
+
+def _lines(values: list[str], width: int) -> str:
+    return "\n".join("    " + ", ".join(values[i : i + width]) + "," for i in range(0, len(values), width))
+
+
+HEADER = """\
+/* @title@
+ * @origin@
+ * Made by `circlematch export --to c`. Compile cm_@name@.c and circlematch.c.
+ */
+#ifndef @guard@
+#define @guard@
+
+#include "circlematch.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* The model: cm_model_open(&model, cm_@name@, sizeof cm_@name@). */
+extern const uint32_t cm_@name@[@words@];
+
+/* Hears one second of a made-up sound on a stream of this model, and compares the scores with those that the model gave
+ * where it was exported. Returns 1 where all are as they should be. Resets the stream. */
+int cm_@name@_self_test(cm_stream *stream);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
+"""
+
+SOURCE = """\
+/* @title@
+ * @origin@
+ * Made by `circlematch export --to c`.
+ */
+#include "cm_@name@.h"
+
+const uint32_t cm_@name@[@words@] = {
+@array@
+};
+
+static const float expected[@classes@] = {
+@scores@
+};
+
+int cm_@name@_self_test(cm_stream *stream)
+{
+    float scores[@classes@];
+    int16_t sound[50];
+    uint32_t state = @seed@;
+    cm_reset(stream);
+    for (int i = 0; i < 16000; i += 50) {
+        for (int j = 0; j < 50; j++) {
+            state ^= state << 13;
+            state ^= state >> 17;
+            state ^= state << 5;
+            const int32_t sample = (int32_t)(state >> 16) - 32768, quieter = 1 << (3 + i / 800 * 7 % 10);
+            sound[j] = (int16_t)((sample - (sample < 0 ? quieter - 1 : 0)) / quieter);
+        }
+        cm_push_i16(stream, sound, 50);
+    }
+    while (cm_finish(stream))
+        ;
+    if (cm_scores(stream, scores, NULL) < 0)
+        return 0;
+    for (int k = 0; k < @classes@; k++)
+        if (!(scores[k] - expected[k] < @tolerance@ && expected[k] - scores[k] < @tolerance@))
+            return 0;
+    return 1;
+}
+"""

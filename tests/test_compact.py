@@ -1,0 +1,234 @@
+"""The compact form: what the engine refuses, and that it never reads past the end, whatever the bytes."""
+
+from __future__ import annotations
+
+import zlib
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from gradients import needs_compiler
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from streaming import subject
+
+from circlematch._engine import ffi, lib
+from circlematch.compact import compact, descriptor_mask, why_not_compact
+from circlematch.config import ABLATIONS, Network, ablated
+from circlematch.errors import UsageError
+from circlematch.nn.readout import descriptor_mask as torch_mask
+
+WORD = 4
+FIELDS = (
+    *("magic", "version", "size", "checksum", "flags", "classes", "width", "channels", "groups", "features", "filters"),
+    *("prototypes", "harmonics", "window", "front_end", "slope", "power", "epsilon", "scale", "threshold", "names"),
+)
+
+
+def opened(data: bytes, offset: int = 0) -> int:
+    """The status of cm_model_open on memory of exactly this size."""
+    memory = np.zeros(len(data) + offset + 16, dtype=np.uint8)
+    at = -memory.ctypes.data % 16 + offset
+    memory[at : at + len(data)] = np.frombuffer(data, dtype=np.uint8)
+    status: int = lib.cm_model_open(ffi.new("cm_model *"), ffi.from_buffer(memory)[at : at + len(data)], len(data))
+    return status
+
+
+def altered(data: bytes, field: str, value: int | float, whole: bool = True) -> bytes:
+    """One field of the header changed, and the checksum made to match."""
+    words = bytearray(data)
+    kind = "<f4" if isinstance(value, float) else "<u4"
+    at = WORD * FIELDS.index(field)
+    words[at : at + WORD] = np.array([value], kind).tobytes()
+    if whole and field != "checksum":
+        words[12:16] = np.array([zlib.crc32(words[16:])], "<u4").tobytes()
+    return bytes(words)
+
+
+@pytest.fixture(scope="module")
+def data() -> bytes:
+    return subject(8, 5).data
+
+
+def test_a_whole_model_opens(data: bytes) -> None:
+    assert opened(data) == lib.CM_OK
+
+
+@pytest.mark.parametrize("offset", [1, 2, 3])
+def test_bytes_at_an_odd_address_are_refused(data: bytes, offset: int) -> None:
+    assert opened(data, offset) == lib.CM_ERROR_ALIGNMENT
+
+
+def test_a_model_that_is_cut_or_padded_is_refused_at_every_length(data: bytes) -> None:
+    for length in [*range(120), *range(120, len(data), 97), len(data) - 4, len(data) - 1]:
+        assert opened(data[:length]) == lib.CM_ERROR_CUT, length
+    assert opened(data + b"\0\0\0\0") == lib.CM_ERROR_CUT
+
+
+@settings(max_examples=200, deadline=None)
+@given(at=st.integers(16, 10**6), bit=st.integers(0, 7))
+def test_any_altered_bit_is_noticed(data: bytes, at: int, bit: int) -> None:
+    changed = bytearray(data)
+    changed[at % (len(data) - 16) + 16] ^= 1 << bit
+    assert opened(bytes(changed)) == lib.CM_ERROR_CHECKSUM
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "status"),
+    [
+        ("magic", 7, "NOT_A_MODEL"),
+        ("version", 2, "VERSION"),
+        ("size", 4, "CUT"),
+        ("checksum", 0, "CHECKSUM"),
+        ("flags", 2, "UNSUPPORTED"),
+        ("prototypes", 4, "UNSUPPORTED"),
+        ("harmonics", 3, "UNSUPPORTED"),
+        ("window", 98, "UNSUPPORTED"),
+        ("front_end", 2, "UNSUPPORTED"),
+        ("scale", 81.0, "UNSUPPORTED"),
+        ("power", 17.0, "UNSUPPORTED"),
+        ("classes", 1, "DAMAGED"),
+        ("classes", 4097, "DAMAGED"),
+        ("classes", 2**32 - 1, "DAMAGED"),
+        ("width", 7, "DAMAGED"),
+        ("width", 0, "DAMAGED"),
+        ("width", 10, "DAMAGED"),
+        ("channels", 0, "DAMAGED"),
+        ("groups", 3, "DAMAGED"),
+        ("groups", 0, "DAMAGED"),
+        ("features", 0, "DAMAGED"),
+        ("filters", 0, "DAMAGED"),
+        ("filters", 18, "DAMAGED"),
+        ("slope", float("nan"), "DAMAGED"),
+        ("slope", 1.5, "DAMAGED"),
+        ("power", 0.0, "DAMAGED"),
+        ("epsilon", -1.0, "DAMAGED"),
+        ("threshold", 1.5, "DAMAGED"),
+        ("names", 10**6, "DAMAGED"),
+        ("names", 2**32 - 4, "DAMAGED"),
+        ("names", 3, "DAMAGED"),
+        ("names", 4, "DAMAGED"),
+    ],
+)
+def test_a_header_that_no_model_has_is_refused(data: bytes, field: str, value: int | float, status: str) -> None:
+    assert opened(altered(data, field, value)) == getattr(lib, f"CM_ERROR_{status}")
+
+
+def test_weights_that_are_no_numbers_are_refused(data: bytes) -> None:
+    for value in (np.nan, np.inf, -np.inf):
+        changed = bytearray(data)
+        changed[-8:-4] = np.float32(value).tobytes()
+        changed[12:16] = np.array([zlib.crc32(changed[16:])], "<u4").tobytes()
+        assert opened(bytes(changed)) == lib.CM_ERROR_DAMAGED
+
+
+def test_names_without_an_end_are_refused(data: bytes) -> None:
+    changed = bytearray(data)
+    size = int(np.frombuffer(data[80:84], "<u4")[0])
+    changed[84 + 5 : 84 + size] = b"x" * (size - 5)
+    changed[12:16] = np.array([zlib.crc32(changed[16:])], "<u4").tobytes()
+    assert opened(bytes(changed)) == lib.CM_ERROR_DAMAGED
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.binary(max_size=400))
+def test_any_bytes_are_survived(noise: bytes) -> None:
+    assert opened(noise) != lib.CM_OK
+
+
+@settings(max_examples=150, deadline=None)
+@given(changes=st.lists(st.tuples(st.integers(16, 10**6), st.integers(0, 255)), min_size=1, max_size=6))
+def test_a_forged_model_with_the_right_checksum_is_refused_or_runs(data: bytes, changes: list[tuple[int, int]]) -> None:
+    """Any weights at all: the stream must stay within its memory, and come back to silence without a crash."""
+    forged = bytearray(data)
+    for at, value in changes:
+        forged[at % (len(data) - 16) + 16] = value
+    forged[12:16] = np.array([zlib.crc32(forged[16:])], "<u4").tobytes()
+    kept = np.frombuffer(bytes(forged), dtype=np.uint8).copy()
+    model, place = ffi.new("cm_model *"), ffi.new("cm_stream **")
+    if lib.cm_model_open(model, ffi.from_buffer(kept), kept.size) != lib.CM_OK:
+        return
+    size = lib.cm_stream_size(model)
+    memory = np.full(size + 64, 0x5A, dtype=np.uint8)
+    assert lib.cm_stream_open(place, model, ffi.from_buffer(memory), size, ffi.NULL) == lib.CM_OK
+    hit = ffi.new("cm_hit *")
+    samples = np.random.default_rng(0).normal(0, 0.3, 16_000).astype(np.float32)
+    lib.cm_clip_f32(place[0], ffi.from_buffer("float[]", samples), samples.size, hit)
+    assert 0 <= hit.label < model.classes
+    assert (memory[size:] == 0x5A).all()
+
+
+@needs_compiler
+def test_labels_and_background_are_read_back() -> None:
+    what = subject(4, 4)
+    data = compact(what.network, what.tensors, ("größe", "", "unknown", "日本"), ("unknown", "silence"), 0.25)
+    kept = np.frombuffer(data, dtype=np.uint8).copy()
+    model = ffi.new("cm_model *")
+    assert lib.cm_model_open(model, ffi.from_buffer(kept), kept.size) == lib.CM_OK
+    names = [ffi.string(lib.cm_label(model, k)).decode() for k in range(-1, 5)]
+    assert names == ["", "größe", "", "unknown", "日本", ""]
+    assert [model.background[k] for k in range(4)] == [0, 0, 1, 0]
+    assert model.threshold == 0.25
+
+
+@pytest.mark.parametrize("ablation", ABLATIONS)
+def test_the_mask_of_an_ablation_is_that_of_pytorch(ablation: str) -> None:
+    network = ablated(Network(), ablation)
+    np.testing.assert_array_equal(descriptor_mask(network), torch_mask(network).numpy())
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"prototypes": 4}, "prototypes = 5 only, not 4"),
+        ({"harmonics": 3}, "harmonics = 2 only, not 3"),
+        ({"width": 1026}, "width up to 1024"),
+        ({"lifting_blocks": 9}, "lifting_blocks up to 8"),
+        ({"leaky_slope": -0.1}, "leaky_slope from 0 to 1"),
+        ({"path_temperature": 0.05}, "path_temperature of at least 0.0625"),
+    ],
+)
+def test_a_network_that_the_engine_cannot_run_is_one_sentence(changes: dict[str, float], reason: str) -> None:
+    network = replace(Network(), **changes)
+    said = why_not_compact(network)
+    assert said is not None
+    assert reason in said
+    with pytest.raises(UsageError, match=r"run it in PyTorch"):
+        compact(network, {}, ("a",) * 12, (), 0.7)
+
+
+def test_a_scale_beyond_float32_is_one_sentence() -> None:
+    what = subject(4, 3)
+    what.tensors["head.matcher.log_scale"] = np.array(5.0, dtype=np.float32)
+    with pytest.raises(UsageError, match=r"α up to 80, not 148\.4"):
+        _ = what.data
+
+
+def test_memory_and_options_are_checked(data: bytes) -> None:
+    kept = np.frombuffer(data, dtype=np.uint8).copy()
+    model, place = ffi.new("cm_model *"), ffi.new("cm_stream **")
+    assert lib.cm_model_open(model, ffi.from_buffer(kept), kept.size) == lib.CM_OK
+    size = lib.cm_stream_size(model)
+    memory = np.zeros(size, dtype=np.uint8)
+    for room, threshold, every, status in [
+        (size, 0.5, 0, "OK"),
+        (size - 16, 0.5, 0, "ERROR_MEMORY"),
+        (0, 0.5, 0, "ERROR_MEMORY"),
+        (size, -0.1, 0, "ERROR_OPTION"),
+        (size, float("nan"), 0, "ERROR_OPTION"),
+        (size, 1.1, 0, "ERROR_OPTION"),
+        (size, 0.5, 2, "ERROR_OPTION"),
+    ]:
+        options = ffi.new("cm_options *", (threshold, every))
+        got = lib.cm_stream_open(place, model, ffi.from_buffer(memory), room, options)
+        assert got == getattr(lib, f"CM_{status}"), (room, threshold, every)
+        assert (place[0] == ffi.NULL) == (status != "OK")
+
+
+def test_the_form_is_the_one_that_the_header_draws(repository: Path) -> None:
+    """The version in Python, in C and in the drawing are one."""
+    assert "#define CM_MODEL_VERSION 1" in (repository / "engine" / "circlematch.h").read_text()
+    data = subject(4, 3).data
+    assert data[:4] == b"CMCH"
+    assert np.frombuffer(data[4:12], "<u4").tolist() == [1, len(data)]

@@ -1,0 +1,329 @@
+"""The law of streaming: whatever the chunks, scores are those of encoding everything at once and sliding the head."""
+
+from __future__ import annotations
+
+from functools import cache
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+import torch
+from gradients import needs_compiler
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from streaming import Stream, Subject, engine, offline, subject
+
+from circlematch import detection
+from circlematch.config import ABLATIONS
+from circlematch.detection import BACKGROUND, Outlook, find_hits, padded
+from circlematch.front_end import log_mel
+from circlematch.nn.ordered_path import path_marginals
+
+pytestmark = needs_compiler
+
+TOLERANCE = 1e-4  # of a score; the largest difference seen is 1e-5
+COMPACT_TOLERANCE = 1e-3  # the same with CM_COMPACT
+
+
+@pytest.fixture(scope="session")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("stream")
+
+
+@cache
+def network_of(width: int, classes: int, ablation: str = "full", seed: int = 0) -> tuple[Subject, torch.nn.Module]:
+    what = subject(width, classes, ablation, seed)
+    return what, what.torch()
+
+
+def noise(count: int, seed: int, loudness: float = 0.1) -> npt.NDArray[np.float32]:
+    """Bursts of coloured noise."""
+    generator = np.random.default_rng(seed)
+    swell = np.interp(np.arange(count), np.linspace(0, count, 9), generator.uniform(0, 1, 9) ** 3)
+    return (loudness * swell * np.cumsum(generator.normal(0, 0.3, count + 8))[8:] % 1.0 - 0.05).astype(np.float32)
+
+
+def cut(samples: npt.NDArray[np.generic], sizes: list[int]) -> list[npt.NDArray[np.generic]]:
+    """Chunks of the given sizes, again and again."""
+    chunks, at, turn = [], 0, 0
+    while at < samples.size:
+        size = sizes[turn % len(sizes)]
+        chunks.append(samples[at : at + size])
+        at, turn = at + size, turn + 1
+    return chunks
+
+
+def expected_scores(
+    network: torch.nn.Module, samples: npt.NDArray[np.float32], step: int = 10
+) -> npt.NDArray[np.float64]:
+    return offline(network, log_mel(padded(samples)[None])[0], step)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    length=st.integers(1, 60_000),
+    sizes=st.lists(st.integers(1, 9_000), min_size=1, max_size=6),
+    integer=st.booleans(),
+    shape=st.sampled_from([(4, 2), (8, 5), (16, 12), (10, 7)]),
+    ablation=st.sampled_from(["full", "full", "full", "mean-pooling", "dense-bands"]),
+    seed=st.integers(0, 5),
+)
+def test_any_recording_in_any_chunks_has_the_scores_of_the_whole(
+    folder: Path, length: int, sizes: list[int], integer: bool, shape: tuple[int, int], ablation: str, seed: int
+) -> None:
+    what, network = network_of(*shape, ablation)
+    samples = noise(length, seed)
+    if integer:
+        integers = np.clip(samples * 32768, -32768, 32767).astype(np.int16)
+        samples = integers / np.float32(32768)
+    scores = Stream(engine(folder), what.data).whole(cut(integers if integer else samples, sizes))
+    expected = expected_scores(network, samples)
+    assert scores.shape == expected.shape
+    np.testing.assert_allclose(scores, expected, atol=TOLERANCE, rtol=0)
+
+
+@settings(max_examples=10, deadline=None)
+@given(
+    length=st.integers(16_000, 40_000),
+    size=st.integers(1, 4_000),
+    ablation=st.sampled_from(["full", "mean-pooling"]),
+    seed=st.integers(0, 5),
+)
+def test_on_request_there_is_a_window_with_every_frame(
+    folder: Path, length: int, size: int, ablation: str, seed: int
+) -> None:
+    what, network = network_of(8, 5, ablation)
+    samples = noise(length, seed)
+    stream = Stream(engine(folder), what.data, every_frame=True)
+    scores = stream.whole(cut(samples, [size]))
+    expected = expected_scores(network, samples, step=1)
+    assert stream.ends == list(range(99, 99 + len(expected)))
+    np.testing.assert_allclose(scores, expected, atol=TOLERANCE, rtol=0)
+
+
+def test_windows_of_blocks_are_those_of_frames_to_the_last_bit(folder: Path) -> None:
+    what, samples = network_of(8, 5)[0], noise(50_000, 3)
+    every = Stream(engine(folder), what.data, every_frame=True).whole([samples])
+    blocks = Stream(engine(folder), what.data).whole([samples])
+    np.testing.assert_array_equal(blocks, every[::10])
+
+
+def test_chunks_do_not_change_a_bit(folder: Path) -> None:
+    stream, samples = Stream(engine(folder), network_of(16, 12)[0].data), noise(50_000, 4)
+    whole = stream.whole([samples])
+    for sizes in ([1], [160], [161, 7], [16_000], [1_599, 3]):
+        np.testing.assert_array_equal(stream.whole(cut(samples, sizes)), whole)
+
+
+def test_a_window_ends_with_every_tenth_frame_from_the_hundredth_on(folder: Path) -> None:
+    """The score of frame t is there when frame t + 11 is: the encoder looks ahead eleven frames."""
+    stream, samples = Stream(engine(folder), network_of(8, 5)[0].data), noise(40_000, 0)
+    for hop in range(250):
+        stream.push(samples[160 * hop : 160 * hop + 160])
+        frames = hop + 1 - 11
+        assert stream.ends == list(range(99, frames, 10))
+
+
+def test_after_a_reset_nothing_is_left_of_what_was_heard(folder: Path) -> None:
+    stream, samples = Stream(engine(folder), network_of(8, 5)[0].data), noise(30_000, 1)
+    first = stream.whole([samples])
+    stream.push(noise(23_456, 2))
+    np.testing.assert_array_equal(stream.whole([samples]), first)
+
+
+def test_pushing_after_the_end_begins_a_new_recording(folder: Path) -> None:
+    stream, samples = Stream(engine(folder), network_of(8, 5)[0].data), noise(30_000, 1)
+    first = stream.whole([samples])
+    stream.scores, stream.ends = [], []
+    stream.push(samples)
+    stream.finish()
+    np.testing.assert_array_equal(np.stack(stream.scores), first)
+
+
+@pytest.mark.parametrize("length", [0, 1, 800, 15_999, 16_000, 16_001, 48_000])
+def test_a_clip_is_its_first_second_with_silence_behind_it(folder: Path, length: int) -> None:
+    built = engine(folder)
+    what, network = network_of(16, 12)
+    samples = noise(length, 7) if length else np.zeros(0, np.float32)
+    second = np.zeros(16_000, np.float32)
+    second[: min(length, 16_000)] = samples[:16_000]
+    stream, hit = Stream(built, what.data), built.ffi.new("cm_hit *")
+    stream.push(noise(5_000, 3))  # the clip must not hear it
+    built.lib.cm_clip_f32(stream.stream, built.ffi.from_buffer("float[]", samples), length, hit)
+    stream.look()
+    expected = expected_scores(network, second)[0]
+    np.testing.assert_allclose(stream.scores[-1], expected, atol=TOLERANCE, rtol=0)
+    assert hit.label == expected.argmax()
+    assert hit.score == pytest.approx(np.exp(expected).max() / np.exp(expected).sum(), abs=1e-4)
+    assert stream.hits == []
+    assert (hit.start_ms == -1) == (what.labels[hit.label] in BACKGROUND)
+
+
+def test_a_day_of_audio_does_not_drift(folder: Path) -> None:
+    """86,400 seconds, a minute of noise again and again, then twenty of another, held to the definition."""
+    what, network = network_of(4, 2)
+    stream = Stream(engine(folder), what.data)
+    ffi, lib = stream.engine.ffi, stream.engine.lib
+    minute = (noise(960_000, 5) * 20_000).astype(np.int16)
+    given = ffi.from_buffer("int16_t[]", minute)
+    for _ in range(24 * 60):
+        at = 0
+        while at < minute.size:
+            at += lib.cm_push_i16(stream.stream, given + at, minute.size - at)
+    last = (noise(320_000, 6) * 20_000).astype(np.int16)
+    stream.look()
+    before = len(stream.scores)
+    stream.push(last)
+    stream.finish()
+    assert stream.ends[-1] == 8_640_000 + 2_000 - 1
+    heard = np.concatenate([minute[-32_000:], last]) / np.float32(32768)
+    # The windows of the last seconds: nothing of them sees where this excerpt begins.
+    expected = expected_scores(network, heard.astype(np.float32))[-150:]
+    assert len(stream.scores) - before > 150
+    np.testing.assert_allclose(np.stack(stream.scores[-150:]), expected, atol=TOLERANCE, rtol=0)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, 3e38, -1e30, 1e-42])
+def test_samples_that_are_no_sound_are_survived_and_forgotten(folder: Path, value: float) -> None:
+    what, network = network_of(8, 5)
+    samples = noise(64_000, 8)
+    spoiled = samples.copy()
+    spoiled[8_000:8_100] = value
+    stream = Stream(engine(folder), what.data)
+    scores = stream.whole(cut(spoiled, [777]))
+    assert np.isfinite(scores).all()
+    expected = expected_scores(network, samples)
+    clear = -(-(8_100 + 400) // 1_600) + 2  # windows that begin behind the bad samples and the encoder's memory of them
+    np.testing.assert_allclose(scores[clear:], expected[clear:], atol=TOLERANCE, rtol=0)
+
+
+# ---- the compact build -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("ablation", ["full", "mean-pooling"])
+@pytest.mark.parametrize(("width", "classes"), [(8, 5), (16, 12)])
+@pytest.mark.parametrize("scale", [5.0, 20.0])
+def test_the_compact_build_is_close(folder: Path, ablation: str, width: int, classes: int, scale: float) -> None:
+    what = subject(width, classes, ablation)
+    if ablation == "full":
+        what.tensors["head.matcher.log_scale"] = np.array(np.log(scale), dtype=np.float32)
+    network = what.torch()
+    tolerance = COMPACT_TOLERANCE * (1 if scale < 10 else 3)  # fewer bits are left for the products' mantissas
+    for seed in range(4):
+        integers = (noise(60_000, seed) * 32_000).astype(np.int16)
+        scores = Stream(engine(folder, "-DCM_COMPACT"), what.data).whole(cut(integers, [1_000]))
+        expected = expected_scores(network, integers / np.float32(32768))
+        np.testing.assert_allclose(scores, expected, atol=tolerance, rtol=0)
+
+
+def test_the_compact_build_of_the_released_shape_needs_twenty_thousand_bytes_at_most(folder: Path) -> None:
+    """On a microcontroller pointers are half as long: it is less there."""
+    assert Stream(engine(folder, "-DCM_COMPACT"), subject(16, 12).data).memory.size < 20_200
+
+
+# ---- hits --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("ablation", ABLATIONS)
+@pytest.mark.parametrize("threshold", [0.0, 0.3, 0.7])
+def test_hits_are_those_of_the_definition(folder: Path, ablation: str, threshold: float) -> None:
+    """The whole chain: scores, spans and detection, against PyTorch and circlematch.detection."""
+    for seed in range(4):
+        what, network = network_of(8, 5, ablation, seed)
+        length = 40_000 + 1_237 * seed
+        samples = noise(length, seed, loudness=0.3)
+        stream = Stream(engine(folder), what.data, threshold=threshold)
+        stream.whole(cut(samples, [3_000]))
+        outlook = reference_outlook(network, samples)
+        expected = find_hits(outlook, what.labels, threshold)
+        found = sorted(stream.hits, key=lambda hit: hit[2])
+        assert [hit[0] for hit in found] == [hit.label for hit in expected]
+        for (_, score, start, end), hit in zip(found, expected, strict=True):
+            assert score == pytest.approx(hit.score, abs=1e-4)
+            assert start == pytest.approx(1000 * hit.start, abs=1.1)
+            assert end == pytest.approx(1000 * hit.end, abs=1.1)
+
+
+def reference_outlook(network: torch.nn.Module, samples: npt.NDArray[np.float32]) -> Outlook:
+    """What PyTorch says of every window, the expected frames of the first and the last prototype included."""
+    picture = torch.from_numpy(log_mel(padded(samples)[None])).double()
+    with torch.no_grad():
+        windows = network.encode(picture)[0].unfold(1, 100, detection.BLOCK_FRAMES).transpose(0, 1)
+        probabilities = network.head(windows).softmax(dim=-1).float().numpy()
+        spans = None
+        if not network.config.mean_pooling:
+            where = path_marginals(network.head.matcher(windows), network.config.path_temperature)
+            spans = (where @ torch.arange(100, dtype=where.dtype))[..., [0, -1]].float().numpy()
+    first = np.arange(len(probabilities)) * detection.BLOCK_FRAMES
+    return Outlook(probabilities, first, 100, spans, samples.size / 16_000)
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    seed=st.integers(0, 10**9),
+    windows=st.integers(1, 40),
+    calm=st.sampled_from([0.0, 0.5, 0.9]),
+    threshold=st.sampled_from([0.0, 0.3, 0.5, 0.7]),
+)
+def test_hits_of_given_scores_are_those_of_the_definition_exactly(
+    folder: Path, seed: int, windows: int, calm: float, threshold: float
+) -> None:
+    """Scores with many ties, words of 50 to 200 ms anywhere in their windows, a recording that ends anywhere."""
+    stream = Stream(engine(folder), subject(4, 5).data)
+    generator = np.random.default_rng(seed)
+    levels = np.float32([0.0, 0.1, 0.25, 0.3, 0.49, 0.5, 0.51, 0.7, 0.8, 0.8, 0.95, 1.0])
+    probabilities = generator.choice(levels, (windows, 5)) * (generator.random((windows, 5)) >= calm)
+    starts = generator.integers(0, 80, (windows, 5, 1))
+    spans = np.concatenate([starts, starts + generator.integers(4, 20, starts.shape)], axis=-1).astype(np.float32)
+    length_ms = 100 * (windows - 1) + int(generator.integers(901 if windows > 1 else 50, 1_001))
+    outlook = Outlook(probabilities, np.arange(windows) * 10, 100, spans, length_ms / 1000)
+    labels = ("w0", "w1", "w2", "unknown", "silence")
+    expected = find_hits(outlook, labels, threshold)
+    found = detected(stream, probabilities, spans, length_ms, threshold)
+    assert [(hit.label, np.float32(hit.score), round(1000 * hit.start), round(1000 * hit.end)) for hit in expected] == [
+        (labels[label], score, start, end) for label, score, start, end, _ in found
+    ]
+    assert all(one[3] <= two[2] for one, two in pairwise(found))
+
+
+def detected(
+    stream: Stream,
+    probabilities: npt.NDArray[np.float32],
+    spans: npt.NDArray[np.float32],
+    length_ms: int,
+    threshold: float,
+) -> list[tuple[int, np.float32, int, int, int]]:
+    """The engine's detection alone: (label, score, start, end, window in which it was reported), by start."""
+    ffi, lib = stream.engine.ffi, stream.engine.lib
+    windows = len(probabilities)
+    in_ms = 10 * (np.arange(windows)[:, None, None] * 10 + spans.astype(np.int64) + np.array([0, 1]))
+    hits, reported = ffi.new("cm_hit[1000]"), ffi.new("int64_t[1000]")
+    given = ffi.from_buffer("float[]", np.ascontiguousarray(probabilities))
+    where = ffi.from_buffer("int64_t[]", np.ascontiguousarray(in_ms))
+    count = lib.detect_all(stream.model, given, where, windows, 100, length_ms, threshold, hits, 1000, reported)
+    rows = [(h.label, np.float32(h.score), h.start_ms, h.end_ms, reported[i]) for i, h in enumerate(hits[0:count])]
+    return sorted(rows, key=lambda row: row[2])
+
+
+def test_a_hit_is_reported_when_the_window_has_left_it_behind(folder: Path) -> None:
+    stream = Stream(engine(folder), subject(4, 5).data)
+    probabilities = np.zeros((30, 5), np.float32)
+    probabilities[5:9, 1] = 0.8, 0.9, 0.85, 0.8
+    spans = np.tile(np.float32([30, 54]), (30, 5, 1))
+    ((label, _, start, end, window),) = detected(stream, probabilities, spans, 4_000, 0.7)
+    assert (label, start, end) == (1, 900, 1150)  # of window 6, which begins at 600 ms
+    assert window == 11  # the first after which windows begin at 1200 ms
+
+
+def test_hits_that_nobody_takes_do_not_overrun_anything(folder: Path) -> None:
+    stream = Stream(engine(folder), network_of(8, 5)[0].data, threshold=0.0)
+    ffi, lib = stream.engine.ffi, stream.engine.lib
+    samples = noise(16_000 * 60, 9)
+    given, at = ffi.from_buffer("float[]", samples), 0
+    while at < samples.size:
+        at += lib.cm_push_f32(stream.stream, given + at, samples.size - at)
+    lib.cm_finish(stream.stream)
+    stream.look()
+    assert len(stream.hits) <= 64
