@@ -173,7 +173,7 @@ def _world(name: str, weights: str) -> list[str]:
     if found["weights_sha256"] != weights:
         raise SystemExit(f"{path} was measured with other weights: run experiments/world.py {name}")
     return [
-        f"Of {found['seconds']:,} seconds of sounds that are no speech (ESC-50, never trained on)"
+        f"Of {found['seconds']:,} seconds of sounds that are no speech (four folds of ESC-50, not seen before)"
         f" {found['seconds_taken_for_a_keyword']:.2%} are taken for a keyword; the detector finds one in"
         f" {found['recordings_with_a_hit']:.2%} of the {found['recordings']:,} recordings of five seconds.",
         "",

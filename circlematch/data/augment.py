@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from circlematch.config import FRONT_END, Augmentation
+from circlematch.data.cache import SCRAMBLED, ZEROS
 from circlematch.data.noise import NoisePool
 from circlematch.front_end import AugmentPlan
 
@@ -32,12 +33,18 @@ class Augmenter:
         shift = generator.integers(-reach, reach, count, dtype=np.int32, endpoint=True)
         offset = generator.integers(*self.pool.white, count, dtype=np.uint32)
         if self.pool.coloured is not None:
-            silent = rows < 0
+            silent = rows == ZEROS
             coloured = generator.random(count) < np.where(silent, config.coloured_silence, config.coloured_speech)
             loudest = np.where(silent, config.loudest_silence_dbfs, config.loudest_coloured_dbfs)
             levels = generator.uniform(config.quietest_coloured_dbfs, loudest)
             places = generator.integers(*self.pool.coloured, count, dtype=np.uint32)
             level_dbfs, offset = np.where(coloured, levels, level_dbfs), np.where(coloured, places, offset)
             noisy |= coloured
+        if self.pool.scrambled is not None:
+            made = rows == SCRAMBLED
+            levels = generator.uniform(config.quietest_scrambled_dbfs, config.loudest_scrambled_dbfs, count)
+            places = generator.integers(*self.pool.scrambled, count, dtype=np.uint32)
+            level_dbfs, offset = np.where(made, levels, level_dbfs), np.where(made, places, offset)
+            noisy |= made
         gain = np.where(noisy, 10.0 ** (level_dbfs / 20.0) * sign, 0.0)
         return AugmentPlan(shift, offset, gain.astype(np.float32), self.pool.samples)

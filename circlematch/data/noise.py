@@ -13,11 +13,13 @@ import numpy as np
 import numpy.typing as npt
 
 from circlematch.config import FRONT_END
+from circlematch.data.scramble import scramble
 
 __all__ = ["NoisePool", "make_noise", "make_pool"]
 
 WHITE_SAMPLES = 2**18  # sixteen seconds, which stay in a cache
 MADE_SAMPLES = 2**22  # four minutes
+SCRAMBLED_SAMPLES = 2**22 + 1  # as much
 RATE = FRONT_END.sample_rate_hz
 CLIP = FRONT_END.clip_samples
 
@@ -32,16 +34,29 @@ class NoisePool:
     samples: Samples
     white: tuple[int, int]
     coloured: tuple[int, int] | None  # recorded and made noise; None where there is none
+    scrambled: tuple[int, int] | None = None  # words that nobody says; None where there are none
 
 
-def make_pool(seed: int, recordings: Sequence[Samples] | None = None) -> NoisePool:
-    """White noise that depends on `seed` only; behind it, if `recordings` are given, they and noise made here."""
+def make_pool(
+    seed: int, recordings: Sequence[Samples] | None = None, words: npt.NDArray[np.int16] | None = None
+) -> NoisePool:
+    """White noise that depends on `seed` only; behind it, where they are given, recordings and noise made here, and
+    scrambled words.
+    """
     white = np.random.default_rng([seed, WHITE_SAMPLES]).standard_normal(WHITE_SAMPLES, dtype=np.float32)
-    if recordings is None:
-        return NoisePool(white, (0, WHITE_SAMPLES - CLIP), None)
-    made = make_noise(np.random.default_rng([seed, MADE_SAMPLES]), MADE_SAMPLES)
-    samples = np.concatenate([white, *(levelled(recording) for recording in recordings), made])
-    return NoisePool(samples, (0, WHITE_SAMPLES - CLIP), (WHITE_SAMPLES, samples.size - CLIP))
+    parts, ends = [white], [WHITE_SAMPLES]
+    if recordings is not None:
+        made = make_noise(np.random.default_rng([seed, MADE_SAMPLES]), MADE_SAMPLES)
+        parts += [*(levelled(recording) for recording in recordings), made]
+    ends.append(sum(part.size for part in parts))
+    if words is not None:
+        parts.append(scramble(words, np.random.default_rng([seed, SCRAMBLED_SAMPLES]), SCRAMBLED_SAMPLES))
+    ends.append(sum(part.size for part in parts))
+    white_places, coloured, scrambled = (
+        (first, last - CLIP) if last > first else None for first, last in zip([0, *ends], ends, strict=False)
+    )
+    assert white_places is not None
+    return NoisePool(np.concatenate(parts), white_places, coloured, scrambled)
 
 
 def levelled(samples: Samples) -> Samples:
