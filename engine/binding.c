@@ -26,7 +26,9 @@ void cm_unit_frames(cm_stream *stream, const float *picture, float *frames)
     stream->length = T;
     while (stream->flushed < stream->look_ahead)
         flush_frame(stream);
-    for (int t = 0; t < T; t++)
+    for (int t = 0; t < T; t++) {
+        const cm_kept *kept = stream->kept + t * stream->sizes.frame;
         for (int d = 0; d < 2 * width; d++)
-            frames[t * 2 * width + d] = (float)stream->kept[t * stream->sizes.frame + (d < width ? d : half + d - width)];
+            frames[t * 2 * width + d] = (float)(d < width ? kept[d] : kept[half + d - width]);
+    }
 }

@@ -1,7 +1,7 @@
 /* The window as ten blocks of ten frames: nine that are finished, and one that is being filled.
  *
- * A block keeps the sums and the product of its own frames. A decision adds the sums and chains the products; nothing is
- * ever subtracted, so nothing drifts.
+ * A block keeps the sums and the product of its own frames. A decision adds the sums and chains the products; nothing
+ * is ever subtracted, so nothing drifts.
  */
 #ifndef CM_BLOCKS_H
 #define CM_BLOCKS_H
@@ -37,8 +37,8 @@ static void block_clear(const cm_model *model, const cm_sizes *n, const cm_block
     path_clear(block->path, block->path_at, (int)path_count(model, n));
 }
 
-/* Responses, no larger than LARGEST_SCALE even in a forged model, become their exponentials, and x = e^(e / tau) with an exponent of its own. With tau = 1/4 that is a fourth
- * power: no second exponential. */
+/* Responses, no larger than LARGEST_SCALE even in a forged model, become their exponentials, and x = e^(e / tau) with
+ * an exponent of its own. With tau = 1/4 that is a fourth power: no second exponential. */
 CM_INLINE void exponentials_and_fourths(float *restrict responses, float *restrict x, int32_t *restrict at, int count)
 {
     CM_INDEPENDENT for (int i = 0; i < count; i++) {

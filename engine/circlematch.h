@@ -11,12 +11,12 @@
  *             printf("%s %.2f s\n", cm_label(&model, hit.label), hit.start_ms / 1000.0);
  *     }
  *
- * Memory is the caller's: nothing is allocated, and there is no state outside of what is passed in. The model's bytes must
- * stay where they are while the model is in use, the model while a stream uses it, and the stream's memory until its last
- * call; none needs to be closed. One stream belongs to one thread at a time; several may share a model.
+ * Memory is the caller's: nothing is allocated, and there is no state outside of what is passed in. The model's bytes
+ * must stay where they are while the model is in use, the model while a stream uses it, and the stream's memory until
+ * its last call; none needs to be closed. One stream belongs to one thread at a time; several may share a model.
  *
- * The law of streaming: cut a recording into chunks of any sizes, and the scores are those of encoding the whole recording
- * at once and sliding a window of one second over it. Nothing drifts, however long the stream.
+ * The law of streaming: cut a recording into chunks of any sizes, and the scores are those of encoding the whole
+ * recording at once and sliding a window of one second over it. Nothing drifts, however long the stream.
  */
 #ifndef CIRCLEMATCH_H
 #define CIRCLEMATCH_H
@@ -81,14 +81,15 @@ const char *cm_label(const cm_model *model, int32_t label);
 size_t cm_stream_size(const cm_model *model);
 
 /* Lays a stream out in `memory`, at any alignment, and points `stream` into it. */
-cm_status cm_stream_open(cm_stream **stream, const cm_model *model, void *memory, size_t size, const cm_options *options);
+cm_status cm_stream_open(cm_stream **stream, const cm_model *model, void *memory, size_t size,
+                         const cm_options *options);
 
 /* Forgets all that was heard; the next sample is the first of a new recording. */
 void cm_reset(cm_stream *stream);
 
 /* Hears samples, up to the end of the next window: returns how many of them, at least one where count is not 0. Call
- * again with the rest. Floats are full scale at 1; NaN counts as 0, and what is beyond a million is cut there. Pushing
- * after the end that cm_finish has made begins a new recording. */
+ * again with the rest. Floats are full scale at 1; NaN counts as 0, and what is beyond a million is cut there.
+ * Pushing after the end that cm_finish has made begins a new recording. */
 size_t cm_push_i16(cm_stream *stream, const int16_t *samples, size_t count);
 size_t cm_push_f32(cm_stream *stream, const float *samples, size_t count);
 
@@ -100,13 +101,13 @@ int cm_finish(cm_stream *stream);
  * number of the window's last frame (10 ms each, from 0), or -1 where there has been no window yet. */
 int64_t cm_scores(const cm_stream *stream, float *scores, float *probabilities);
 
-/* Takes the next hit, if there is one: returns 1 and writes it, else 0. One keyword said once is one hit. It is reported
- * when no other can take its place any more, which is when the window has left it behind. */
+/* Takes the next hit, if there is one: returns 1 and writes it, else 0. One keyword said once is one hit. It is
+ * reported when no other can take its place any more, which is when the window has left it behind. */
 int cm_next_hit(cm_stream *stream, cm_hit *hit);
 
-/* One clip: the first second of `samples`, with silence behind it where there are fewer. Resets the stream, leaves the
- * scores to cm_scores, and writes the most probable class; start and end are -1 where the class is no keyword or the
- * network has no prototypes. */
+/* One clip: the first second of `samples`, with silence behind it where there are fewer. Resets the stream, leaves
+ * the scores to cm_scores, and writes the most probable class; start and end are -1 where the class is no keyword or
+ * the network has no prototypes. */
 void cm_clip_i16(cm_stream *stream, const int16_t *samples, size_t count, cm_hit *answer);
 void cm_clip_f32(cm_stream *stream, const float *samples, size_t count, cm_hit *answer);
 

@@ -1,7 +1,8 @@
 /* Circular statistics of a stretch of frames, Eqs. (3)–(7), as sums that can be added to those of the next stretch.
  *
- * A ring buffer is already a circle: lengths and cross moments do not change when all curves are rolled together, so a
- * frame stands at the angle of its number in the stream, modulo T, and nothing is ever re-aligned as the window moves on.
+ * A ring buffer is already a circle: lengths and cross moments do not change when all curves are rolled together, so
+ * a frame stands at the angle of its number in the stream, modulo T, and nothing is ever re-aligned as the window
+ * moves on.
  *
  * Five sums for each response curve: of x, and of x times cos and sin of one and of two turns, x = e^e.
  */
@@ -16,7 +17,8 @@
 CM_INLINE void circular_add(float *restrict sums, const float *restrict x, int count, int frame)
 {
     const int twice = 2 * frame < T ? 2 * frame : 2 * frame - T;
-    const float c1 = cm_circle_cos[frame], s1 = cm_circle_sin[frame], c2 = cm_circle_cos[twice], s2 = cm_circle_sin[twice];
+    const float c1 = cm_circle_cos[frame], s1 = cm_circle_sin[frame];
+    const float c2 = cm_circle_cos[twice], s2 = cm_circle_sin[twice];
     CM_INDEPENDENT for (int i = 0; i < count; i++) {
         sums[i] += x[i];
         sums[count + i] += x[i] * c1;

@@ -1,8 +1,8 @@
 /* The exponential of a float, written so that compilers vectorise it and every platform gives the same bits.
  *
- * x = k ln 2 + r with a whole number k and |r| <= 0.35, so e^x = e^r * 2^k, and e^r is its series to r^7: the first term
- * left out is below 6e-9. Both parts can be had on their own: e^r lies between 0.7 and 1.42, and k has room for any x that
- * a float32 result has not. The result is within 2e-7 of the true value, relatively.
+ * x = k ln 2 + r with a whole number k and |r| <= 0.35, so e^x = e^r * 2^k, and e^r is its series to r^7: the first
+ * term left out is below 6e-9. Both parts can be had on their own: e^r lies between 0.7 and 1.42, and k has room for
+ * any x that a float32 result has not. The result is within 2e-7 of the true value, relatively.
  *
  * cm_exp takes any float, NaN included, and nothing is converted to an integer.
  */
@@ -19,8 +19,8 @@ typedef union {
 #define CM_EXP_ROUNDER 12582912.0f      /* 1.5 * 2^23: adding it leaves the nearest whole number in the low bits */
 #define CM_EXP_ROUNDER_BITS 0x4b400000u
 
-/* x, or the number of size `most` on its side where it is larger or NaN. By its bits: comparing floats may raise a flag,
- * which keeps compilers from vectorising. */
+/* x, or the number of size `most` on its side where it is larger or NaN. By its bits: comparing floats may raise a
+ * flag, which keeps compilers from vectorising. */
 static inline float cm_limit(float x, float most)
 {
     cm_float_bits number, limit;

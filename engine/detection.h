@@ -1,13 +1,15 @@
 /* From window scores to hits: where a keyword was said, and only once. circlematch/detection.py is the definition.
  *
- * A keyword is found when its probability reaches the threshold; the hit is the window where it is highest; it must fall
- * below before the same keyword can be found again. Of hits that overlap, the most probable stays.
+ * A keyword is found when its probability reaches the threshold; the hit is the window where it is highest; it must
+ * fall below before the same keyword can be found again. Of hits that overlap, the most probable stays.
  *
- * There the whole recording is known. Here a hit is reported once nothing can overlap it any more that is more probable:
+ * There the whole recording is known. Here a hit is reported once nothing can overlap it any more that is more
+ * probable:
  *   - every later window begins behind it;
  *   - no burst that is still open has its peak, so far, over it and is more probable (it may move on, or end there);
  *   - no finished burst that is more probable overlaps it and waits itself.
- * A hit that is accepted puts out all that it overlaps, and later windows cannot: so nothing has to be remembered of it.
+ * A hit that is accepted puts out all that it overlaps, and later windows cannot: so nothing has to be remembered of
+ * it.
  */
 #ifndef CM_DETECTION_H
 #define CM_DETECTION_H
@@ -50,8 +52,8 @@ static int overlap(int64_t start, int64_t end, const cm_hit *hit)
     return start < hit->end_ms && hit->start_ms < end;
 }
 
-/* Whether `hit` stays rather than `other`: the more probable, the earlier, the first by name; `else_` for two of the same
- * word that are alike. */
+/* Whether `hit` stays rather than `other`: the more probable, the earlier, the first by name; `else_` for two of the
+ * same word that are alike. */
 static int outranks(const cm_model *model, const cm_hit *hit, const cm_hit *other, int else_)
 {
     if (hit->score != other->score)
@@ -85,7 +87,8 @@ static int contested(const cm_model *model, const cm_detection *detection, int i
     for (int k = 0; k < model->classes; k++) {
         const cm_burst *burst = &detection->bursts[k];
         const cm_hit so_far = { k, burst->peak, burst->start_ms, burst->end_ms };
-        if (burst->peak >= 0 && !burst->out && overlap(burst->start_ms, burst->end_ms, hit) && outranks(model, &so_far, hit, 0))
+        if (burst->peak >= 0 && !burst->out && overlap(burst->start_ms, burst->end_ms, hit)
+            && outranks(model, &so_far, hit, 0))
             return 1;
     }
     return 0;
@@ -140,8 +143,8 @@ static void detection_close(const cm_model *model, cm_detection *detection, int 
 }
 
 /* Takes the probabilities of one window; the next begins at `next_ms`. */
-static void detection_window(const cm_model *model, cm_detection *detection, const float *probabilities, int64_t next_ms,
-                             cm_span_function *span, void *context)
+static void detection_window(const cm_model *model, cm_detection *detection, const float *probabilities,
+                             int64_t next_ms, cm_span_function *span, void *context)
 {
     for (int k = 0; k < model->classes; k++) {
         cm_burst *burst = &detection->bursts[k];
@@ -176,9 +179,10 @@ static void detection_finish(const cm_model *model, cm_detection *detection, int
 /* Takes the earliest of the accepted hits. */
 static int detection_next(cm_detection *detection, cm_hit *hit)
 {
+    const cm_hit *waiting = detection->waiting;
     int first = -1;
     for (int i = 0; i < detection->count; i++)
-        if (detection->accepted[i] && (first < 0 || detection->waiting[i].start_ms < detection->waiting[first].start_ms))
+        if (detection->accepted[i] && (first < 0 || waiting[i].start_ms < waiting[first].start_ms))
             first = i;
     if (first < 0)
         return 0;

@@ -1,12 +1,14 @@
 /* The encoder, one frame at a time (Section 3.2): log-mel frame in, frame features out, eleven frames later.
  *
- * Frame m of the picture completes frame m-2 of conv (which sees two frames ahead), that completes frame m-3 of depthwise,
- * and every lifting filter waits two frames more. Each stage keeps the last frames of its own input, and what lies before
- * the recording or behind it is zero there: a stage writes a frame of zeros where its output has no such frame. So the end
- * of a recording is eleven more frames of silence, and equals the zero padding of a convolution over the whole of it.
+ * Frame m of the picture completes frame m-2 of conv (which sees two frames ahead), that completes frame m-3 of
+ * depthwise, and every lifting filter waits two frames more. Each stage keeps the last frames of its own input, and
+ * what lies before the recording or behind it is zero there: a stage writes a frame of zeros where its output has no
+ * such frame. So the end of a recording is eleven more frames of silence, and equals the zero padding of a
+ * convolution over the whole of it.
  *
- * With halves A, B, A', B', … numbered 0, 1, 2, …, filter k reads half k+1 and makes half k+2 = half k + 1/2 filter, two
- * frames after half k+1. When it does, half k has moved four frames on: the frame it needs is the oldest of the five kept.
+ * With halves A, B, A', B', … numbered 0, 1, 2, …, filter k reads half k+1 and makes half k+2 = half k + 1/2 filter,
+ * two frames after half k+1. When it does, half k has moved four frames on: the frame it needs is the oldest of the
+ * five kept.
  */
 #ifndef CM_ENCODER_H
 #define CM_ENCODER_H
@@ -30,7 +32,8 @@ typedef struct {
     int older;          /* which of the two frames of conv is the older */
 } cm_encoder;
 
-/* Numbers of scratch: a frame of conv, two rows of depthwise and two of pointwise, the features of all bands, a fused frame. */
+/* Numbers of scratch: a frame of conv, two rows of depthwise and two of pointwise, the features of all bands, a fused
+ * frame. */
 static size_t encoder_scratch(const cm_sizes *n)
 {
     return (size_t)((ROWS + 2) * n->channels + 2 * n->width + n->features + n->frame);
@@ -64,7 +67,8 @@ CM_INLINE void conv_two_rows(const float *const frame[CONV_FRAMES], const float 
 }
 
 /* conv with its stride of two over the rows: (16, channels). */
-static void encoder_conv(const cm_model *model, const cm_weights *w, const cm_sizes *n, const cm_encoder *encoder, float *out)
+static void encoder_conv(const cm_model *model, const cm_weights *w, const cm_sizes *n, const cm_encoder *encoder,
+                         float *out)
 {
     const cm_leaky leaky = leaky_of(model->leaky_slope);
     const float *frame[CONV_FRAMES];
@@ -79,7 +83,8 @@ static void encoder_conv(const cm_model *model, const cm_weights *w, const cm_si
     }
 }
 
-/* Two rows of depthwise, 3 rows by 3 frames: (2, channels). Of the four rows that they see, the middle two are used twice. */
+/* Two rows of depthwise, 3 rows by 3 frames: (2, channels). Of the four rows that they see, the middle two are used
+ * twice. */
 static void encoder_depthwise(const cm_weights *w, const cm_sizes *n, const cm_encoder *encoder, cm_leaky leaky, int r,
                                 float *restrict out)
 {
@@ -101,7 +106,8 @@ static void encoder_depthwise(const cm_weights *w, const cm_sizes *n, const cm_e
     }
 }
 
-/* What `inputs` (an even number) pointwise outputs add to the features of their group: sum += w x, w (inputs, group). */
+/* What `inputs` (an even number) pointwise outputs add to the features of their group: sum += w x, w (inputs,
+ * group). */
 static void encoder_band(float *restrict sum, const float *restrict x, const float *restrict w, int inputs, int group)
 {
     for (int o = 0; o < group; o += QUAD) {
@@ -169,11 +175,11 @@ static int encoder_look_ahead(const cm_model *model)
     return CONV_FRAMES / 2 + DEPTHWISE_FRAMES / 2 + model->filters * (TAPS / 2);
 }
 
-/* Takes frame m of the picture, which is in its place in the ring, and gives the features of frame m - look-ahead in two
- * halves. `frames` is the length of the recording, or the largest number while it is unknown; behind it, the picture is
- * zero. Returns whether there is such a frame. */
-CM_INLINE int encoder_step(const cm_model *model, const cm_weights *w, const cm_sizes *n, cm_encoder *encoder, int64_t m,
-                           int64_t frames, const float **first, const float **second)
+/* Takes frame m of the picture, which is in its place in the ring, and gives the features of frame m - look-ahead in
+ * two halves. `frames` is the length of the recording, or the largest number while it is unknown; behind it, the
+ * picture is zero. Returns whether there is such a frame. */
+CM_INLINE int encoder_step(const cm_model *model, const cm_weights *w, const cm_sizes *n, cm_encoder *encoder,
+                           int64_t m, int64_t frames, const float **first, const float **second)
 {
     const size_t half = sizeof(float) * (size_t)n->half;
     const int step = TAPS * n->half;
@@ -200,7 +206,8 @@ CM_INLINE int encoder_step(const cm_model *model, const cm_weights *w, const cm_
         number -= TAPS / 2;
         float *out = k + 2 <= model->filters ? a + (k + 2) * step : last;
         /* half 0 has run ahead by two frames only, the others by four */
-        const float *rest = ring_frame(encoder->halves + k * step, encoder->fifth, k == 0 ? TAPS / 2 : TAPS - 1, TAPS, n->half);
+        const int age = k == 0 ? TAPS / 2 : TAPS - 1;
+        const float *rest = ring_frame(encoder->halves + k * step, encoder->fifth, age, TAPS, n->half);
         if (has_frame(number, frames))
             encoder_lift(model, w, n, encoder, k, rest, out);
         else

@@ -1,14 +1,16 @@
-/* Finished blocks in 16-bit numbers, for little memory. Included by blocks.h; finished_float.h has the same functions.
+/* Finished blocks in 16-bit numbers, for little memory. Included by blocks.h; finished_float.h has the same
+ * functions.
  *
  *     sums     for each curve one exponent, the sum as 16 bits below it, the four moments as 15 bits and a sign
  *     product  each entry as a small float: as many bits of exponent as the model's alpha needs, the rest mantissa
  *
- * The sums of a window are gathered in the oldest block, in the same 16 bits. Twelve classes take 1,020 bytes a block, instead of 2,640. On Google's
- * test archive the scores of the released models change by 0.0013 at most, and no decision does.
+ * The sums of a window are gathered in the oldest block, in the same 16 bits. Twelve classes take 1,020 bytes a
+ * block, instead of 2,640. On Google's test archive the scores of the released models change by 0.0013 at most, and
+ * no decision does.
  */
 
-/* How the entries of a product become 16 bits: exponents from `lowest` on, with `mantissa` bits behind them. An entry of
- * j - i prototypes reaches that many times as far as an entry of one. */
+/* How the entries of a product become 16 bits: exponents from `lowest` on, with `mantissa` bits behind them. An entry
+ * of j - i prototypes reaches that many times as far as an entry of one. */
 typedef struct {
     int lowest[PROTOTYPES], mantissa[PROTOTYPES];  /* by j - i - 1 */
 } cm_packing;
@@ -33,7 +35,8 @@ static uint16_t packed_entry(float value, int32_t exponent, int lowest, int mant
     const int shift = 23 - mantissa;
     if (!(value > 0))
         return 0;
-    const int32_t places = (int32_t)((number.bits + (1u << (shift - 1))) >> shift);  /* rounding may reach the exponent */
+    /* rounding may carry into the exponent, as it should */
+    const int32_t places = (int32_t)((number.bits + (1u << (shift - 1))) >> shift);
     const int32_t word = places + (exponent - 127 - lowest) * (1 << mantissa);
     return (uint16_t)(word < 1 ? 1 : word > 65535 ? 65535 : word);
 }
@@ -108,8 +111,9 @@ static void block_store(const cm_model *model, const cm_sizes *n, const cm_packi
         return;
     }
     for (int i = 0; i < N; i++) {
-        const float sums[STATISTICS] = { block->sums[i], block->sums[N + i], block->sums[2 * N + i], block->sums[3 * N + i],
-                                         block->sums[4 * N + i] };
+        float sums[STATISTICS];
+        CM_UNROLL for (int m = 0; m < STATISTICS; m++)
+            sums[m] = block->sums[m * N + i];
         pack_curve(sums, curves + i, exponents + i);
     }
     for (int j = 1; j <= PROTOTYPES; j++)
@@ -121,8 +125,8 @@ static void block_store(const cm_model *model, const cm_sizes *n, const cm_packi
             }
 }
 
-/* Adds the sums of a block to those of the oldest, which the window leaves with the next decision anyway: one block with
- * every frame, so that the decision finds all nine in one. */
+/* Adds the sums of a block to those of the oldest, which the window leaves with the next decision anyway: one block
+ * with every frame, so that the decision finds all nine in one. */
 static void finished_gather(const cm_model *model, const cm_sizes *n, uint8_t *oldest, uint8_t *block)
 {
     cm_packed_curve *to = (cm_packed_curve *)(void *)oldest;

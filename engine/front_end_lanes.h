@@ -1,7 +1,7 @@
 /* The front end over CM_LANES clips side by side. Included once for every CM_LANES; see front_end.c.
  *
- * A `vec` holds one number of each clip; arithmetic on it reads like scalar code and becomes vector instructions, with
- * no shuffles and no padding. With CM_LANES = 1 it is a float, and this is the streaming front end.
+ * A `vec` holds one number of each clip; arithmetic on it reads like scalar code and becomes vector instructions,
+ * with no shuffles and no padding. With CM_LANES = 1 it is a float, and this is the streaming front end.
  * CM_WHOLE_CLIPS adds the walk over clips; CM_SAMPLE is what samples are kept as, if not as `vec`.
  */
 
@@ -152,8 +152,8 @@ CM_INLINE void LANED(log_mel_frame)(const CM_SAMPLE *samples, vec *re, vec *im, 
 
 #ifdef CM_WHOLE_CLIPS
 
-/* CM_LANES rows of samples, `step` apart, become CM_LANES vecs. Interleaving the first half of the rows with the second
- * moves every number's row by one bit; after four rounds rows and columns have changed places. */
+/* CM_LANES rows of samples, `step` apart, become CM_LANES vecs. Interleaving the first half of the rows with the
+ * second moves every number's row by one bit; after four rounds rows and columns have changed places. */
 CM_INLINE void LANED(transpose)(const float *rows, int step, vec *restrict out)
 {
 #if CM_LANES == 1

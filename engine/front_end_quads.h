@@ -1,10 +1,10 @@
-/* The transform of one frame with vectors of four. The same sums as in front_end_lanes.h, bit for bit; another order in
- * memory. Included by circlematch.c where there are vectors.
+/* The transform of one frame with vectors of four. The same sums as in front_end_lanes.h, bit for bit; another order
+ * in memory. Included by circlematch.c where there are vectors.
  *
  * Radix 4, decimation in frequency, sorted as it goes (Stockham): with n points left in s interleaved transforms,
  *     out[q + s (4 p + i)] = turn(i p) * (sum over j of (-i)^(i j) in[q + s (p + j n/4)]),   p < n/4, q < s,
- * so that later stages walk along q without a gap, and the bins end in their own order. In the first stage s is 1: there
- * four neighbours p are side by side, and what they give is transposed.
+ * so that later stages walk along q without a gap, and the bins end in their own order. In the first stage s is 1:
+ * there four neighbours p are side by side, and what they give is transposed.
  */
 
 /* Four complex numbers, four times side by side. */
@@ -15,7 +15,8 @@ typedef struct {
 /* Four numbers become four sums; the last three are still to be turned. */
 CM_INLINE void quad_butterfly(quad_complex z[4])
 {
-    const quad sum_r = z[0].r + z[2].r, sum_i = z[0].i + z[2].i, difference_r = z[0].r - z[2].r, difference_i = z[0].i - z[2].i;
+    const quad sum_r = z[0].r + z[2].r, sum_i = z[0].i + z[2].i;
+    const quad difference_r = z[0].r - z[2].r, difference_i = z[0].i - z[2].i;
     const quad other_r = z[1].r + z[3].r, other_i = z[1].i + z[3].i;
     const quad turned_r = z[1].i - z[3].i, turned_i = z[3].r - z[1].r;  /* -i (z1 - z3) */
     z[0].r = sum_r + other_r, z[0].i = sum_i + other_i;
@@ -32,8 +33,10 @@ CM_INLINE quad_complex quad_turned(quad_complex z, quad c, quad s)
 
 CM_INLINE void quad_transpose(quad *a, quad *b, quad *c, quad *d)
 {
-    const quad ab_low = __builtin_shufflevector(*a, *b, 0, 4, 1, 5), ab_high = __builtin_shufflevector(*a, *b, 2, 6, 3, 7);
-    const quad cd_low = __builtin_shufflevector(*c, *d, 0, 4, 1, 5), cd_high = __builtin_shufflevector(*c, *d, 2, 6, 3, 7);
+    const quad ab_low = __builtin_shufflevector(*a, *b, 0, 4, 1, 5);
+    const quad ab_high = __builtin_shufflevector(*a, *b, 2, 6, 3, 7);
+    const quad cd_low = __builtin_shufflevector(*c, *d, 0, 4, 1, 5);
+    const quad cd_high = __builtin_shufflevector(*c, *d, 2, 6, 3, 7);
     *a = __builtin_shufflevector(ab_low, cd_low, 0, 1, 4, 5);
     *b = __builtin_shufflevector(ab_low, cd_low, 2, 3, 6, 7);
     *c = __builtin_shufflevector(ab_high, cd_high, 0, 1, 4, 5);
@@ -62,8 +65,10 @@ CM_INLINE void quad_first_stage(const float *samples, float *restrict re, float 
         CM_UNROLL for (int j = 0; j < 4; j++)
             z[j] = quad_packed(samples, p + j * step);
         quad_butterfly(z);
-        CM_UNROLL for (int j = 1; j < 4; j++)
-            z[j] = quad_turned(z[j], quad_at(cm_first_cos + (j - 1) * step + p), quad_at(cm_first_sin + (j - 1) * step + p));
+        CM_UNROLL for (int j = 1; j < 4; j++) {
+            const int turn = (j - 1) * step + p;
+            z[j] = quad_turned(z[j], quad_at(cm_first_cos + turn), quad_at(cm_first_sin + turn));
+        }
         quad_transpose(&z[0].r, &z[1].r, &z[2].r, &z[3].r);
         quad_transpose(&z[0].i, &z[1].i, &z[2].i, &z[3].i);
         CM_UNROLL for (int j = 0; j < 4; j++) {

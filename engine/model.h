@@ -26,7 +26,8 @@
  *     84  K bytes: 1 for a class that is no keyword; then K names, each with a zero behind it; then zeros
  *     …   float: weights, batch norm folded, in the order of cm_weights
  *
- * Where four outputs are computed side by side, their number is rounded up to a multiple of four, with weights of zero.
+ * Where four outputs are computed side by side, their number is rounded up to a multiple of four, with weights of
+ * zero.
  */
 #ifndef CM_MODEL_H
 #define CM_MODEL_H
@@ -76,7 +77,7 @@ typedef struct {
     const float *pointwise, *pointwise_shift;   /* (true channels, width) (width) */
     const float *bands, *bands_shift;           /* (16 rows, width, group) (features) */
     const float *fuse, *fuse_shift;             /* (features, frame) (frame) */
-    const float *lifting;                       /* for each filter: taps (5 frames, half), shift (half), map (half, half) */
+    const float *lifting;                       /* each filter: taps (5 frames, half), shift (half), map (half, half) */
     int lifting_step;                           /* from one filter to the next; the 1/2 of Eq. (1) is in the map */
     const float *norm_scale, *norm_shift;       /* (frame) each */
     const float *prototypes;                    /* (frame, M, classes), of length alpha */

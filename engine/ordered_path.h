@@ -1,12 +1,13 @@
 /* Ordered paths, Eq. (8), of a stretch of frames, as a product that can be multiplied with that of the next stretch.
  *
- * With x_s(t) = e^(e_s(t) / tau) and the unit upper-triangular matrix A(t) = 1 + sum_s x_s(t) E_{s-1,s}, the sum over all
- * ordered paths through some frames is the top right entry of the product of their A(t). Entry (i, j), i < j <= M, of a
- * product is the sum over all ways to place the prototypes i+1 … j in order. Fifteen numbers describe any stretch.
+ * With x_s(t) = e^(e_s(t) / tau) and the unit upper-triangular matrix A(t) = 1 + sum_s x_s(t) E_{s-1,s}, the sum over
+ * all ordered paths through some frames is the top right entry of the product of their A(t). Entry (i, j), i < j <=
+ * M, of a product is the sum over all ways to place the prototypes i+1 … j in order. Fifteen numbers describe any
+ * stretch.
  *
- * A product of five exponentials has no room in a float32 (tau = 1/4, alpha = 7: from 2^-202 to 2^202). Every entry is
- * therefore a float with an exponent of its own, value * 2^exponent, where the exponent is that of the largest path so
- * far, so the float stays between 1/1024 and a few hundred thousand:
+ * A product of five exponentials has no room in a float32 (tau = 1/4, alpha = 7: from 2^-202 to 2^202). Every entry
+ * is therefore a float with an exponent of its own, value * 2^exponent, where the exponent is that of the largest
+ * path so far, so the float stays between 1/1024 and a few hundred thousand:
  *     0.9 * 2^40 + 0.8 * 2^43  =  (0.9 * 2^-3 + 0.8) * 2^43
  */
 #ifndef CM_ORDERED_PATH_H
@@ -125,8 +126,8 @@ static void path_chain(float *restrict values, cm_exponent *restrict exponents, 
     }
 }
 
-/* Where one class's paths run: sums over its paths, and the same sums weighted by the frame of the first prototype and of
- * the last. Their ratios are the expected frames, in one pass and without subtracting anything. */
+/* Where one class's paths run: sums over its paths, and the same sums weighted by the frame of the first prototype
+ * and of the last. Their ratios are the expected frames, in one pass and without subtracting anything. */
 typedef struct {
     float sum[PROTOTYPES], first[PROTOTYPES], last;
     int32_t at[PROTOTYPES];

@@ -1,7 +1,7 @@
 /* Four numbers side by side: what the maps of the streaming network are written in.
  *
- * Where the processor has vectors of four (x86-64, 64-bit ARM, WebAssembly with SIMD), a quad is one; elsewhere it is four
- * floats, which a microcontroller keeps in registers. The sums are the same, in the same order.
+ * Where the processor has vectors of four (x86-64, 64-bit ARM, WebAssembly with SIMD), a quad is one; elsewhere it is
+ * four floats, which a microcontroller keeps in registers. The sums are the same, in the same order.
  */
 #ifndef CM_QUAD_H
 #define CM_QUAD_H
@@ -114,10 +114,10 @@ CM_INLINE quad quad_leaky(quad x, cm_leaky leaky)
 }
 #endif
 
-/* Maps compute a few quads of outputs at a time, so that an input is fetched once for all of them. `leaky` is NULL where
- * the map is the end of it; `shift` where there is none. */
-CM_INLINE void map_quads(float *restrict out, const float *restrict x, const float *restrict w, const float *restrict shift,
-                         const cm_leaky *leaky, int inputs, int step, int quads)
+/* Maps compute a few quads of outputs at a time, so that an input is fetched once for all of them. `leaky` is NULL
+ * where the map is the end of it; `shift` where there is none. */
+CM_INLINE void map_quads(float *restrict out, const float *restrict x, const float *restrict w,
+                         const float *restrict shift, const cm_leaky *leaky, int inputs, int step, int quads)
 {
     quad sum[4];
     CM_UNROLL for (int q = 0; q < quads; q++)

@@ -21,8 +21,8 @@ CM_INLINE void readout_entry(float *restrict scores, const float *restrict f, fl
         scores[k] += beta * f[k];
 }
 
-/* Strength, Eq. (3), moments, Eq. (5), and their lengths, Eq. (6), of prototype s: adds them to the scores and leaves the
- * first moment in `moment`, (2, classes). `f` is scratch, (classes). */
+/* Strength, Eq. (3), moments, Eq. (5), and their lengths, Eq. (6), of prototype s: adds them to the scores and leaves
+ * the first moment in `moment`, (2, classes). `f` is scratch, (classes). */
 CM_INLINE void readout_curve(const cm_weights *w, const cm_sizes *n, float epsilon, const float *sums, int s,
                              float *restrict moment, float *restrict f, float *restrict scores)
 {
@@ -67,7 +67,8 @@ CM_INLINE void readout_path(const cm_model *model, const cm_weights *w, const cm
     readout_entry(scores, f, w->beta[DESCRIPTOR - 1], DESCRIPTOR - 1, n->classes);
 }
 
-/* Scores of a window, Eq. (9): sums (5, M, classes), the last entry of the path's top row (classes). Scratch: 5 classes. */
+/* Scores of a window, Eq. (9): sums (5, M, classes), the last entry of the path's top row (classes). Scratch: 5
+ * classes. */
 CM_INLINE void readout(const cm_model *model, const cm_weights *w, const cm_sizes *n, const float *sums,
                        const float *paths, const cm_exponent *paths_at, float *restrict scratch, float *restrict scores)
 {

@@ -199,6 +199,16 @@ def test_samples_that_are_no_sound_are_survived_and_forgotten(folder: Path, valu
     np.testing.assert_allclose(scores[clear:], expected[clear:], atol=TOLERANCE, rtol=0)
 
 
+@pytest.mark.parametrize("flags", [(), ("-DCM_COMPACT",)])
+def test_nan_counts_as_silence_and_what_is_too_loud_is_cut(folder: Path, flags: tuple[str, ...]) -> None:
+    stream, samples = Stream(engine(folder, *flags), network_of(8, 5)[0].data), noise(20_000, 2)
+    loudest = 1.0 if flags else 1e6
+    for spoiled, meant in ((np.nan, 0.0), (-np.nan, 0.0), (np.inf, loudest), (-3e38, -loudest)):
+        given_samples, clean = samples.copy(), samples.copy()
+        given_samples[9_000:9_050], clean[9_000:9_050] = spoiled, meant
+        np.testing.assert_array_equal(stream.whole([given_samples]), stream.whole([clean]))
+
+
 # ---- the compact build -------------------------------------------------------------------------------------
 
 
@@ -315,6 +325,28 @@ def test_a_hit_is_reported_when_the_window_has_left_it_behind(folder: Path) -> N
     ((label, _, start, end, window),) = detected(stream, probabilities, spans, 4_000, 0.7)
     assert (label, start, end) == (1, 900, 1150)  # of window 6, which begins at 600 ms
     assert window == 11  # the first after which windows begin at 1200 ms
+
+
+def test_of_two_bursts_of_a_word_that_are_alike_the_first_is_the_hit(folder: Path) -> None:
+    """Same word, same score, same start; the second ends sooner, and could be decided sooner."""
+    stream = Stream(engine(folder), subject(4, 5).data)
+    probabilities, spans = np.zeros((12, 5), np.float32), np.zeros((12, 5, 2), np.float32)
+    probabilities[0, 0] = probabilities[2, 0] = 0.8
+    spans[0, 0], spans[2, 0] = (50, 75), (30, 50)  # from 500 ms to 760 and to 710
+    labels = ("w0", "w1", "w2", "unknown", "silence")
+    (expected,) = find_hits(Outlook(probabilities, np.arange(12) * 10, 100, spans), labels)
+    ((_, _, start, end, _),) = detected(stream, probabilities, spans, 2_100, 0.7)
+    assert (start, end) == (500, 760) == (round(1000 * expected.start), round(1000 * expected.end))
+
+
+def test_a_word_that_is_out_already_keeps_no_other_waiting(folder: Path) -> None:
+    """w1 stays over the threshold for two seconds, but its peak overlaps the more probable w0: w2 need not wait for it."""
+    stream = Stream(engine(folder), subject(4, 5).data)
+    probabilities, spans = np.zeros((30, 5), np.float32), np.zeros((30, 5, 2), np.float32)
+    probabilities[0, :2], probabilities[1:20, 1], probabilities[1, 2] = (0.95, 0.9), 0.5, 0.8
+    spans[0, 0], spans[0, 1], spans[1, 2] = (0, 18), (10, 39), (15, 35)  # 0–190, 100–400 and 250–460 ms
+    found = detected(stream, probabilities, spans, 3_900, 0.3)
+    assert [(label, window) for label, _, _, _, window in found] == [(0, 1), (2, 4)]
 
 
 def test_hits_that_nobody_takes_do_not_overrun_anything(folder: Path) -> None:
