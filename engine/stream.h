@@ -150,7 +150,11 @@ static size_t lay_out(const cm_model *model, const cm_sizes *n, uint8_t *base)
     return used;
 }
 
+#ifdef CM_COMPACT
+#define STREAM_ALIGNMENT 8              /* of 64-bit numbers */
+#else
 #define STREAM_ALIGNMENT 16
+#endif
 
 size_t cm_stream_size(const cm_model *model)
 {
