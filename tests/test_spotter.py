@@ -268,10 +268,9 @@ def test_evaluate_works_without_torch(repository: Path, words: Path, tmp_path: P
 
 FIRST_PREDICTION = """
 import time
-began = time.perf_counter()
 import numpy as np
-numpy_seconds = time.perf_counter() - began
 import sys
+began = time.perf_counter()
 import circlematch
 prediction = circlematch.load("d16-gsc1").predict(np.zeros(16000, np.int16), 16000)
 assert "torch" not in sys.modules and "soxr" not in sys.modules
@@ -280,11 +279,11 @@ print(time.perf_counter() - began)
 
 
 def test_import_and_first_prediction_take_less_than_three_tenths_of_a_second() -> None:
-    """From a fresh process, the import of NumPy included; the best of several, for the machine may be busy."""
+    """From a fresh process. NumPy's own import, a tenth of a second, is left out of what is timed and of the limit."""
     times = []
-    for _ in range(8):
+    for _ in range(8):  # the best of several, for the machine may be busy
         done = subprocess.run([sys.executable, "-c", FIRST_PREDICTION], capture_output=True, text=True, check=True)
         times.append(float(done.stdout))
-        if times[-1] < 0.3:
+        if times[-1] < 0.2:
             break
-    assert min(times) < 0.3, times
+    assert min(times) < 0.2, times
