@@ -175,10 +175,10 @@ static int names_are_whole(const uint8_t *names, size_t size, size_t classes)
 {
     size_t at = classes;
     for (size_t k = 0; k < classes; k++) {
-        const uint8_t *end = at < size ? memchr(names + at, 0, size - at) : NULL;
-        if (!end || names[k] > 1)
+        while (at < size && names[at])
+            at++;
+        if (at++ >= size || names[k] > 1)
             return 0;
-        at = (size_t)(end - names) + 1;
     }
     for (; at < size; at++)
         if (names[at])
@@ -263,8 +263,8 @@ const char *cm_label(const cm_model *model, int32_t label)
     if (label < 0 || label >= model->classes)
         return "";
     const char *name = model->labels;
-    for (int32_t k = 0; k < label; k++)
-        name += strlen(name) + 1;
+    for (int32_t k = 0; k < label; name++)
+        k += !*name;
     return name;
 }
 

@@ -69,7 +69,7 @@ CM_INLINE void readout_path(const cm_model *model, const cm_weights *w, const cm
 
 /* Scores of a window, Eq. (9): sums (5, M, classes), the last entry of the path's top row (classes). Scratch: 5
  * classes. */
-CM_INLINE void readout(const cm_model *model, const cm_weights *w, const cm_sizes *n, const float *sums,
+static void readout(const cm_model *model, const cm_weights *w, const cm_sizes *n, const float *sums,
                        const float *paths, const cm_exponent *paths_at, float *restrict scratch, float *restrict scores)
 {
     const int K = n->classes;

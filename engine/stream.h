@@ -101,6 +101,11 @@ static size_t scratch_count(const cm_model *model, const cm_sizes *n)
     return most(most(transform, encoder_scratch(n)), most(frame, most(decision, span)));
 }
 
+/* Bytes to leave free behind an array that ends here: fuzzers do, and forbid them. */
+#ifndef CM_GAP
+#define CM_GAP(end) 0
+#endif
+
 /* Points the stream at `base` into the memory behind it, or with NULL only measures; returns the bytes used. */
 static size_t lay_out(const cm_model *model, const cm_sizes *n, uint8_t *base)
 {
@@ -116,6 +121,7 @@ static size_t lay_out(const cm_model *model, const cm_sizes *n, uint8_t *base)
         if (stream)                                                     \
             stream->member = (void *)(base + used);                     \
         used += one * (size_t)(count);                                  \
+        used += CM_GAP(stream ? base + used : NULL);                    \
     } while (0)
     PLACE(detection.bursts, model->classes);
     PLACE(encoder.picture, CONV_FRAMES * PICTURE_ROWS);
@@ -144,7 +150,11 @@ static size_t lay_out(const cm_model *model, const cm_sizes *n, uint8_t *base)
     return used;
 }
 
+#ifdef CM_COMPACT
+#define STREAM_ALIGNMENT 8              /* of 64-bit numbers */
+#else
 #define STREAM_ALIGNMENT 16
+#endif
 
 size_t cm_stream_size(const cm_model *model)
 {

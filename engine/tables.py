@@ -90,7 +90,7 @@ def header(front_end: FrontEnd) -> str:
         "CM_MEL_WEIGHTS": sum(map(len, weights)),
     }
     circle = [2 * pi * t / front_end.clip_frames for t in range(front_end.clip_frames)]
-    turn = [-2 * pi * k / front_end.fft_size for k in range(front_end.fft_size)]
+    turn = [-2 * pi * k / front_end.fft_size for k in range(3 * front_end.fft_size // 4)]
     first_turn = [turn[2 * i * n] for i in (1, 2, 3) for n in range(half // 4)]
     parts = [
         "/* Made by engine/tables.py from circlematch/config.py. Do not edit: run `make tables`. */\n",
@@ -100,9 +100,9 @@ def header(front_end: FrontEnd) -> str:
         f"#define CM_INVERSE_POWER_FLOOR {real(1 / front_end.power_floor)}\n",
         "/* The periodic Hann window. */",
         array("float", "cm_hann", [real(v) for v in hann(front_end)], "CM_WINDOW"),
-        "/* exp(-2 pi i k / CM_FFT): cosines and sines of one full turn. */",
-        array("float", "cm_turn_cos", [real(cos(a)) for a in turn], "CM_FFT"),
-        array("float", "cm_turn_sin", [real(sin(a)) for a in turn], "CM_FFT"),
+        "/* exp(-2 pi i k / CM_FFT): cosines and sines of three quarters of a turn; no butterfly goes further. */",
+        array("float", "cm_turn_cos", [real(cos(a)) for a in turn], "3 * CM_FFT / 4"),
+        array("float", "cm_turn_sin", [real(sin(a)) for a in turn], "3 * CM_FFT / 4"),
         "/* The turns of the transform's first stage by one, two and three times n: (3, CM_HALF_FFT / 4). */",
         array("float", "cm_first_cos", [real(cos(a)) for a in first_turn], "3 * CM_HALF_FFT / 4"),
         array("float", "cm_first_sin", [real(sin(a)) for a in first_turn], "3 * CM_HALF_FFT / 4"),

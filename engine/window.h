@@ -96,7 +96,7 @@ CM_INLINE void begin_row(cm_stream *stream, const cm_block *first)
 
 /* Scores of the window that ends with the newest frame. The row holds the paths through all finished blocks; `cut` is
  * what the window still sees of the block before them, or NULL. */
-CM_INLINE void decide(cm_stream *stream, const cm_block *cut)
+static void decide(cm_stream *stream, const cm_block *cut)
 {
     const cm_model *model = stream->model;
     const cm_sizes *n = &stream->sizes;
@@ -206,7 +206,7 @@ static void detect(cm_stream *stream)
 }
 
 /* A frame has come out of the encoder: features in two halves. Returns whether a window ends with it. */
-CM_INLINE int head_step(cm_stream *stream, const float *first, const float *second)
+static int head_step(cm_stream *stream, const float *first, const float *second)
 {
     const cm_sizes *n = &stream->sizes;
     float *unit = stream->scratch + unit_frame_at(n);

@@ -94,6 +94,7 @@ def test_any_altered_bit_is_noticed(data: bytes, at: int, bit: int) -> None:
         ("width", 7, "DAMAGED"),
         ("width", 0, "DAMAGED"),
         ("width", 10, "DAMAGED"),
+        ("width", 4, "DAMAGED"),
         ("channels", 0, "DAMAGED"),
         ("groups", 3, "DAMAGED"),
         ("groups", 0, "DAMAGED"),

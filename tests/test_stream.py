@@ -149,7 +149,7 @@ def test_a_clip_is_its_first_second_with_silence_behind_it(folder: Path, length:
     samples = noise(length, 7) if length else np.zeros(0, np.float32)
     second = np.zeros(16_000, np.float32)
     second[: min(length, 16_000)] = samples[:16_000]
-    stream, hit = Stream(built, what.data), built.ffi.new("cm_hit *")
+    stream, hit = Stream(built, what.data, threshold=0.0), built.ffi.new("cm_hit *")
     stream.push(noise(5_000, 3))  # the clip must not hear it
     built.lib.cm_clip_f32(stream.stream, built.ffi.from_buffer("float[]", samples), length, hit)
     stream.look()
@@ -340,7 +340,7 @@ def test_of_two_bursts_of_a_word_that_are_alike_the_first_is_the_hit(folder: Pat
 
 
 def test_a_word_that_is_out_already_keeps_no_other_waiting(folder: Path) -> None:
-    """w1 stays over the threshold for two seconds, but its peak overlaps the more probable w0: w2 need not wait for it."""
+    """w1 stays over the threshold for two seconds, but its peak overlaps the more probable w0: w2 need not wait."""
     stream = Stream(engine(folder), subject(4, 5).data)
     probabilities, spans = np.zeros((30, 5), np.float32), np.zeros((30, 5, 2), np.float32)
     probabilities[0, :2], probabilities[1:20, 1], probabilities[1, 2] = (0.95, 0.9), 0.5, 0.8
