@@ -97,7 +97,7 @@ static size_t unit_frame_at(const cm_sizes *n)
 static size_t scratch_count(const cm_model *model, const cm_sizes *n)
 {
     const size_t transform = TRANSFORM_ARRAYS * CM_HALF_FFT, frame = unit_frame_at(n) + (size_t)n->frame;
-    const size_t decision = sums_count(model, n) + 5 * (size_t)n->classes, span = PROTOTYPES * (size_t)n->frame;
+    const size_t decision = sums_count(model, n) + 4 * (size_t)n->classes, span = PROTOTYPES * (size_t)n->frame;
     return most(most(transform, encoder_scratch(n)), most(frame, most(decision, span)));
 }
 
