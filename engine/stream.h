@@ -32,7 +32,7 @@ typedef float cm_kept;
 #undef CM_LANES
 
 /* The log-mel frame of 400 samples, and how many arrays of scratch it takes. */
-#if defined(CM_VECTORS) && !defined(CM_COMPACT)
+#if defined(CM_VECTORS) && !defined(CM_COMPACT) && (defined(__clang__) || __GNUC__ >= 12)  /* they can shuffle */
 #include "front_end_quads.h"
 #define TRANSFORM_ARRAYS 5
 #define LOG_MEL_FRAME(samples, scratch, mel) quad_log_mel_frame(samples, scratch, mel)
