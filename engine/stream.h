@@ -32,7 +32,7 @@ typedef float cm_kept;
 #undef CM_LANES
 
 /* The log-mel frame of 400 samples, and how many arrays of scratch it takes. */
-#if defined(CM_VECTORS) && !defined(CM_COMPACT)
+#if defined(CM_VECTORS) && !defined(CM_COMPACT) && (defined(__clang__) || __GNUC__ >= 12)  /* they can shuffle */
 #include "front_end_quads.h"
 #define TRANSFORM_ARRAYS 5
 #define LOG_MEL_FRAME(samples, scratch, mel) quad_log_mel_frame(samples, scratch, mel)
@@ -97,7 +97,7 @@ static size_t unit_frame_at(const cm_sizes *n)
 static size_t scratch_count(const cm_model *model, const cm_sizes *n)
 {
     const size_t transform = TRANSFORM_ARRAYS * CM_HALF_FFT, frame = unit_frame_at(n) + (size_t)n->frame;
-    const size_t decision = sums_count(model, n) + 5 * (size_t)n->classes, span = PROTOTYPES * (size_t)n->frame;
+    const size_t decision = sums_count(model, n) + 4 * (size_t)n->classes, span = PROTOTYPES * (size_t)n->frame;
     return most(most(transform, encoder_scratch(n)), most(frame, most(decision, span)));
 }
 

@@ -117,6 +117,15 @@ def test_chunks_do_not_change_a_bit(folder: Path) -> None:
         np.testing.assert_array_equal(stream.whole(cut(samples, sizes)), whole)
 
 
+def test_without_vectors_not_a_bit_is_different(folder: Path) -> None:
+    """What a processor without vectors of four compiles, compiled here: the other transform, quads of four floats."""
+    what, samples = network_of(16, 12)[0], noise(50_000, 4)
+    plain = engine(folder, "-U__SSE2__", "-U__aarch64__")
+    np.testing.assert_array_equal(
+        Stream(plain, what.data).whole([samples]), Stream(engine(folder), what.data).whole([samples])
+    )
+
+
 def test_a_window_ends_with_every_tenth_frame_from_the_hundredth_on(folder: Path) -> None:
     """The score of frame t is there when frame t + 11 is: the encoder looks ahead eleven frames."""
     stream, samples = Stream(engine(folder), network_of(8, 5)[0].data), noise(40_000, 0)
