@@ -1,0 +1,158 @@
+"""The engine on microcontrollers, in QEMU: what it takes there, and that its scores are this computer's."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+
+from circlematch import audio, load
+from circlematch.safetensors import digest
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def module() -> ModuleType:
+    """experiments/mcu.py."""
+    spec = importlib.util.spec_from_file_location("mcu", ROOT / "experiments" / "mcu.py")
+    assert spec is not None
+    assert spec.loader is not None
+    made = importlib.util.module_from_spec(spec)
+    sys.modules["mcu"] = made
+    spec.loader.exec_module(made)
+    return made
+
+
+mcu = module()
+MISSING = mcu.why_not()
+needs_tools = pytest.mark.skipif(MISSING is not None, reason=str(MISSING))
+
+
+def expect_bars(record: dict[str, Any]) -> None:
+    """DESIGN.md, section 10, for D16 and 12 classes; and on every core the scores of this computer."""
+    assert (record["width"], record["classes"]) == (16, 12)
+    m4f = record["cores"]["Cortex-M4F"]
+    assert m4f["instructions_per_hop"]["mean"] <= 80_000
+    assert m4f["ram_bytes"]["all"] <= 20 * 1024
+    assert m4f["flash_bytes"]["all"] <= 48 * 1024
+    assert record["cores"].keys() == {"Cortex-M3", "Cortex-M4F", "Cortex-M7"}
+    for name, core in record["cores"].items():
+        assert core["largest_score_difference"]["host_compact"] <= 2e-3, name
+        assert 0 < core["largest_score_difference"]["host_float"] <= 5e-3, name
+        assert core["hits"]["count"] >= 8, name
+        assert core["hits"]["as_on_host"], name
+        assert core["hits"]["largest_ms_apart"] <= 10, name  # one frame
+        assert core["self_test_passed"], name
+
+
+@needs_tools
+def test_instructions_memory_and_scores_on_every_core(tmp_path: Path) -> None:
+    """Measured anew; and the record that is kept says the same, where it was made by the same compiler."""
+    record = mcu.measure("d16-gsc1", tmp_path)
+    expect_bars(record)
+    kept = json.loads((mcu.RESULTS / "d16-gsc1.json").read_text())
+    if kept["compiler"] != record["compiler"]:
+        return
+    for name, core in record["cores"].items():
+        for part in ("instructions_per_hop", "ram_bytes", "flash_bytes"):
+            for key, value in core[part].items():
+                assert value == pytest.approx(kept["cores"][name][part][key], rel=0.02, abs=32), (
+                    f"make mcu: {name} {key}"
+                )
+
+
+def test_the_record_that_is_kept_is_of_the_released_model_and_within_the_bars() -> None:
+    record = json.loads((mcu.RESULTS / "d16-gsc1.json").read_text())
+    assert record["weights_sha256"] == digest(dict(load("d16-gsc1").tensors))
+    expect_bars(record)
+
+
+@needs_tools
+def test_a_wrong_number_in_the_engine_is_seen_in_the_scores(tmp_path: Path) -> None:
+    engine = tmp_path / "engine"
+    shutil.copytree(ROOT / "engine", engine)
+    text = (engine / "readout.h").read_text()
+    assert text.count("#define LOG_PATHS 18.1368227f") == 1
+    (engine / "readout.h").write_text(text.replace("18.1368227f", "18.3368227f"))
+    mcu.write_sources(load("d16-gsc1"), audio.to_int16(audio.read(mcu.RECORDING))[:48_000], tmp_path)
+    right, wrong = (
+        mcu.run_on_board(tmp_path, mcu.CORES["Cortex-M4F"], engine=path)[0] for path in (mcu.ENGINE, engine)
+    )
+    assert mcu.difference(right, right) == 0
+    assert mcu.difference(right, wrong) > 0.005
+    assert right.self_test
+
+
+MICROPHONE = """
+#include "mcu/board.h"
+#include "recording.h"
+void microphone(int16_t *samples, int count);
+void heard(const char *word, float score);
+
+void microphone(int16_t *samples, int count)
+{
+    static int at;
+    for (int i = 0; i < count; i++, at++) {
+        if (at == (int)(sizeof recording / sizeof *recording))
+            board_leave(0);
+        samples[i] = recording[at];
+    }
+}
+
+void heard(const char *word, float score)
+{
+    board_print(word);
+    board_print(score > 0.7f && score <= 1.0f ? "\\n" : " with a wrong score\\n");
+}
+"""
+
+
+@needs_tools
+def test_the_program_of_the_engines_readme_hears_on_a_board_what_python_hears(tmp_path: Path) -> None:
+    (program,) = re.findall(r"```c\n(.*?)```", (mcu.ENGINE / "README.md").read_text(), re.DOTALL)
+    (tmp_path / "main.c").write_text(program + MICROPHONE)
+    model, samples = load("d16-gsc1"), audio.read(mcu.RECORDING)
+    silence = np.zeros(16_000, np.float32)  # no one calls cm_finish: the last word is told a second later
+    mcu.write_sources(model, audio.to_int16(np.concatenate((samples, silence))), tmp_path)
+    printed = mcu.print_of_board(tmp_path / "main.elf", mcu.CORES["Cortex-M4F"], tmp_path / "main.c")
+    assert printed.split("\n")[:-1] == [hit.label for hit in model.spot(samples, 16_000)]
+
+
+@pytest.mark.parametrize(
+    "loops",
+    [
+        ((1, 7), (2, 9), (1001, 2008)),  # one instruction too many in a thousand rounds
+        ((1, 6), (2, 8), (1001, 1006)),  # one a round
+        ((1, 0), (2, 0), (1001, 0)),  # a clock that stands still
+        ((1, 7),),
+    ],
+)
+def test_a_count_that_is_not_exact_is_refused(loops: tuple[tuple[int, int], ...]) -> None:
+    with pytest.raises(mcu.BoardError, match="not counted exactly"):
+        mcu.check_the_count(loops)
+
+
+def test_an_exact_count_is_taken() -> None:
+    mcu.check_the_count(((1, 7), (2, 9), (1001, 2007), (1_000_001, 2_000_007)))
+
+
+def test_without_the_tools_make_mcu_names_the_packages(tmp_path: Path) -> None:
+    script = str(ROOT / "experiments" / "mcu.py")
+    environment = {**os.environ, "PATH": str(tmp_path), "PYTHONPATH": str(ROOT)}
+    result = subprocess.run([sys.executable, script], capture_output=True, text=True, env=environment)
+    assert result.returncode == 1
+    assert result.stdout == ""
+    line = result.stderr.strip()
+    assert "\n" not in line
+    for package in ("gcc-arm-none-eabi", "libnewlib-arm-none-eabi", "qemu-system-arm"):
+        assert package in line
