@@ -2,6 +2,8 @@
 #
 #   make demo    train a model on synthesised words and use it        (sets up everything it needs)
 #   make test    lint, types and all tests                            (sets up everything it needs)
+#   make mcu     run the engine on microcontrollers in QEMU: instructions, RAM, flash (needs their compiler)
+#   make fuzz    look for inputs that break the engine, 60 s for each harness: make fuzz SECONDS=600 (needs clang)
 #   make mutants change every term of the backward pass by 1 %, one by one; the gradient test must notice each
 
 PYTHON ?= python3
@@ -9,15 +11,16 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 DEMO   ?= demo
 JOBS   ?= 1
+SECONDS ?= 60
 ENGINE := $(wildcard engine/*.c engine/*.h) engine/build.py
 
 export OMP_NUM_THREADS ?= $(shell nproc 2>/dev/null || sysctl -n hw.ncpu)
 
-.PHONY: help demo test mutants lint format types tables table readme clean
+.PHONY: help demo test mcu fuzz mutants lint format types tables table readme clean
 .DEFAULT_GOAL := help
 
 help:
-	@sed -n '3,5s/^# *//p' Makefile
+	@sed -n '3,7s/^# *//p' Makefile
 
 $(BIN)/python:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "CircleMatch needs Python 3.11 or newer: make PYTHON=python3.12 …")'
@@ -37,6 +40,13 @@ demo: $(VENV)/.demo
 
 test: lint types
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto
+
+mcu: $(VENV)/.dev
+	$(BIN)/python experiments/mcu.py
+	$(BIN)/python experiments/readme.py
+
+fuzz: $(VENV)/.dev
+	$(BIN)/python tests/fuzz/fuzz.py --seconds $(SECONDS)
 
 mutants: $(VENV)/.dev
 	CIRCLEMATCH_MUTANTS=all OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto tests/test_backward_terms.py
