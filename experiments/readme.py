@@ -1,18 +1,23 @@
-"""Writes the tables of README.md, from the records in results/.
+"""Writes the tables of README.md and engine/README.md, from the records in results/.
 
 python experiments/readme.py            write them
-python experiments/readme.py --check    fail if the README says something else
+python experiments/readme.py --check    fail if a page says something else
 """
 
 from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from circlematch import load, names
 from circlematch.safetensors import digest
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+import mcu
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "results"
@@ -24,7 +29,7 @@ def record_of(name: str) -> dict[str, Any]:
     wanted = digest(dict(load(name).tensors))
     for path in sorted(RESULTS.rglob("*.json")):
         record: dict[str, Any] = json.loads(path.read_text())
-        if record.get("weights_sha256") == wanted:
+        if record.get("weights_sha256") == wanted and "accuracy" in record:
             return record
     raise SystemExit(f"no record in results/ has the weights of {name}")
 
@@ -59,31 +64,42 @@ def speed() -> str:
     return "\n".join(rows) + "\n"
 
 
-BLOCKS = {"models": models, "speed": speed}
+def microcontrollers() -> str:
+    """What `make mcu` measured."""
+    return mcu.table(json.loads((mcu.RESULTS / f"{mcu.MODEL}.json").read_text()))
 
 
-def drawn(text: str) -> str:
+PAGES: dict[str, dict[str, Callable[[], str]]] = {
+    "README.md": {"models": models, "speed": speed},
+    "engine/README.md": {"microcontrollers": microcontrollers},
+}
+
+
+def drawn(page: str, text: str) -> str:
     """The text with every block between its marks written anew."""
-    for name, draw in BLOCKS.items():
+    for name, draw in PAGES[page].items():
         begin, end = f"<!-- {name} -->\n", f"<!-- /{name} -->"
         before, found, rest = text.partition(begin)
         _, closed, after = rest.partition(end)
         if not (found and closed):
-            raise SystemExit(f"README.md has no block {name}")
+            raise SystemExit(f"{page} has no block {name}")
         text = before + begin + draw() + end + after
     return text
 
 
 def main() -> int:
     """Write the tables, or compare."""
-    readme = ROOT / "README.md"
-    text = readme.read_text()
-    wanted = drawn(text)
-    if "--check" in sys.argv[1:]:
+    wrong = []
+    for page in PAGES:
+        text = (ROOT / page).read_text()
+        wanted = drawn(page, text)
         if text != wanted:
-            print("README.md does not say what results/ says: run `make readme`", file=sys.stderr)
-        return int(text != wanted)
-    readme.write_text(wanted)
+            wrong.append(page)
+        if "--check" not in sys.argv[1:]:
+            (ROOT / page).write_text(wanted)
+    if "--check" in sys.argv[1:] and wrong:
+        print(f"{' and '.join(wrong)} does not say what results/ says: run `make readme`", file=sys.stderr)
+        return 1
     return 0
 
 

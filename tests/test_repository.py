@@ -100,7 +100,8 @@ def test_the_citation_has_this_version(repository: Path) -> None:
 
 
 def test_relative_links_in_documents_lead_somewhere(repository: Path) -> None:
-    for document in [*repository.glob("*.md"), *(repository / "docs").glob("*.md")]:
+    documents = [path for folder in (".", "docs", "engine") for path in (repository / folder).glob("*.md")]
+    for document in documents:
         for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", document.read_text()):
             if "://" not in target:
                 assert (document.parent / target).exists(), f"{document.name} -> {target}"
