@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import json
 import shutil
 import sys
 from functools import cache
@@ -57,6 +56,12 @@ PLANTED = {
     "names that do not end": ("model", "model.h", "if (at++ >= size || names[k] > 1)", "if (at++, names[k] > 1)"),
     "weights that are not there": ("model", "model.h", "count * sizeof(float) != size - at || ", ""),
     "a sample that chunks lose": ("stream", "circlematch.c", "used += taken;", "used += taken + (taken % 97 == 96);"),
+    "a hit that chunks lose": (
+        "stream-compact",
+        "circlematch.c",
+        "stream->samples_heard += (int64_t)taken;",
+        "stream->samples_heard += (int64_t)taken; stream->detection.count -= taken < 80 && stream->detection.count;",
+    ),
     "a frame too few": ("stream-compact", "stream.h", "PLACE(kept, T * n->frame)", "PLACE(kept, (T - 1) * n->frame)"),
     "a reset that leaves samples": (
         "stream",
@@ -85,12 +90,3 @@ def test_the_seeds_that_are_kept_are_those_that_would_be_made_now() -> None:
     wanted = fuzz.seeds()
     kept = {path: path.read_bytes() for path in fuzz.SEEDS.rglob("*") if path.is_file()}
     assert kept == wanted, "run `python tests/fuzz/fuzz.py --seeds`"
-
-
-def test_ten_million_executions_found_nothing() -> None:
-    record = json.loads((ROOT / "results" / "fuzz.json").read_text())
-    assert record["executions"] >= 10_000_000
-    assert record["findings"] == 0
-    assert {"address", "undefined"} <= set(record["sanitizers"])
-    assert record["harnesses"].keys() == fuzz.HARNESSES.keys()
-    assert all(row["executions"] >= 10_000 for row in record["harnesses"].values())

@@ -11,7 +11,6 @@ Needs clang with libFuzzer. What is found is left in the work folder as crash-â€
 from __future__ import annotations
 
 import argparse
-import hashlib
 import json
 import re
 import shutil
@@ -147,14 +146,6 @@ def seeds() -> dict[Path, bytes]:
     return {SEEDS / kind / name: text for kind, files in kinds.items() for name, text in files.items()}
 
 
-def sources_sha256(engine: Path = ENGINE) -> str:
-    """Of the engine's sources, by which a record can be told to be of this engine."""
-    hasher = hashlib.sha256()
-    for path in sorted([*engine.glob("*.h"), engine / "circlematch.c"]):
-        hasher.update(path.read_bytes())
-    return hasher.hexdigest()
-
-
 def add_to_record(path: Path, outcomes: dict[str, Outcome]) -> None:
     """Adds these runs to the record; those of another commit are forgotten."""
     from circlematch import machine
@@ -163,7 +154,6 @@ def add_to_record(path: Path, outcomes: dict[str, Outcome]) -> None:
     if record.get("commit") != machine.commit():
         version = subprocess.run([COMPILER, "--version"], capture_output=True, text=True).stdout.splitlines()[0]
         record = {"harnesses": {}, "sanitizers": SANITIZERS, "compiler": version, "commit": machine.commit()}
-        record["engine_sha256"] = sources_sha256()
     for name, outcome in outcomes.items():
         row = record["harnesses"].setdefault(name, {"executions": 0, "seconds": 0, "findings": 0})
         row["executions"] += outcome.executions

@@ -32,8 +32,10 @@ static void tame_header(uint8_t *bytes)
         { AT_FLAGS, 0, 2, 1 }, { AT_CLASSES, 2, 15, 1 }, { AT_WIDTH, 4, 12, 2 }, { AT_CHANNELS, 1, 9, 1 },
         { AT_GROUPS, 0, 5, 1 }, { AT_FEATURES, 1, 9, 1 }, { AT_FILTERS, 2, 8, 2 }, { AT_NAME_BYTES, 0, 20, 4 },
     };
-    for (size_t i = 0; i < sizeof limits / sizeof *limits; i++)
-        put_word(bytes, limits[i].at, limits[i].least + word_at(bytes, limits[i].at) % limits[i].choices * limits[i].step);
+    for (size_t i = 0; i < sizeof limits / sizeof *limits; i++) {
+        const uint32_t choice = word_at(bytes, limits[i].at) % limits[i].choices;
+        put_word(bytes, limits[i].at, limits[i].least + choice * limits[i].step);
+    }
     put_word(bytes, AT_GROUPS, 1u << word_at(bytes, AT_GROUPS));
     put_word(bytes, AT_PROTOTYPES, PROTOTYPES);
     put_word(bytes, AT_HARMONICS, HARMONICS);
