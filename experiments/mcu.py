@@ -24,6 +24,7 @@ import numpy as np
 import numpy.typing as npt
 
 from circlematch import audio, load, machine
+from circlematch.detection import BACKGROUND, THRESHOLD
 from circlematch.errors import CircleMatchError
 from circlematch.export import export
 from circlematch.model import Model
@@ -79,6 +80,7 @@ class Run:
     stream_bytes: int
     hops: tuple[int, ...]  # instructions
     frames: tuple[int, ...]  # of the windows
+    window_hops: tuple[int, ...]  # the hop that a window ended with, as far as one did
     scores: npt.NDArray[np.float32]  # (W, K)
     hits: tuple[tuple[str, int, int], ...]  # label, start and end in milliseconds
     stack_bytes: int
@@ -181,12 +183,15 @@ def parsed(text: str) -> Run:
         return [[int(word) for word in words] for key, *words in lines if key == name]
 
     windows = numbers("scores")
+    keys = [key for key, *_ in lines]
+    hop_lines = [at for at, key in enumerate(keys) if key == "hop"]
     scores = np.array([bits for _, *bits in windows], np.uint32).view(np.float32)
     return Run(
         loops=tuple((rounds, count) for rounds, count in numbers("loop")),
         stream_bytes=numbers("stream")[0][0],
         hops=tuple(count for (count,) in numbers("hop")),
         frames=tuple(frame for frame, *_ in windows),
+        window_hops=tuple(hop for hop, at in enumerate(hop_lines) if keys[at + 1] == "scores"),
         scores=scores,
         hits=tuple((words[0], int(words[1]), int(words[2])) for key, *words in lines if key == "hit"),
         stack_bytes=numbers("stack")[0][0],
@@ -219,7 +224,28 @@ def compared_hits(one: Run, other: Run) -> dict[str, Any]:
     return {"count": len(one.hits), "as_on_host": same, "largest_ms_apart": max(apart, default=0)}
 
 
-def figures(core: Core, run: Run, sections: dict[str, int], compact_run: Run, float_run: Run) -> dict[str, Any]:
+def keyword_hops(model: Model, run: Run) -> set[int]:
+    """The hops that ended with a window in which some keyword was over the threshold."""
+    exponentials = np.exp(run.scores - run.scores.max(axis=1, keepdims=True))  # (W, K)
+    probabilities = exponentials / exponentials.sum(axis=1, keepdims=True)
+    keywords = [k for k, label in enumerate(model.labels) if label not in BACKGROUND]
+    heard = (probabilities[:, keywords] >= THRESHOLD).any(axis=1)  # (W)
+    return {hop for hop, over in zip(run.window_hops, heard, strict=False) if over}
+
+
+def instructions(run: Run, keyword: set[int]) -> dict[str, int]:
+    """Of all hops, and of those that are not in `keyword`."""
+    return {
+        "mean": round(sum(run.hops) / len(run.hops)),
+        "largest_without_keyword": max(count for hop, count in enumerate(run.hops) if hop not in keyword),
+        "largest": max(run.hops),
+        "hops_over_bar": sum(count > BAR for count in run.hops),
+    }
+
+
+def figures(
+    model: Model, core: Core, run: Run, sections: dict[str, int], compact_run: Run, float_run: Run
+) -> dict[str, Any]:
     """One core's part of the record."""
     static = sections.get(".data", 0) + sections.get(".bss", 0)
     ram = {"static": static, "stream": run.stream_bytes, "stack": run.stack_bytes}
@@ -231,11 +257,7 @@ def figures(core: Core, run: Run, sections: dict[str, int], compact_run: Run, fl
     return {
         "board": f"QEMU {core.board}",
         "flags": [*OPTIMIZE, *core.flags],
-        "instructions_per_hop": {
-            "mean": round(sum(run.hops) / len(run.hops)),
-            "largest": max(run.hops),
-            "hops_over_bar": sum(count > BAR for count in run.hops),
-        },
+        "instructions_per_hop": instructions(run, keyword_hops(model, run)),
         "ram_bytes": {**ram, "all": sum(ram.values())},
         "flash_bytes": {**flash, "all": sum(flash.values())},
         "largest_score_difference": {
@@ -253,7 +275,9 @@ def measure(name: str, folder: Path) -> dict[str, Any]:
     samples = audio.to_int16(audio.read(RECORDING))
     write_sources(model, samples, folder)
     compact_run, float_run = run_here(folder, ["-DCM_COMPACT"]), run_here(folder, [])
-    cores = {key: figures(core, *run_on_board(folder, core), compact_run, float_run) for key, core in CORES.items()}
+    cores = {
+        key: figures(model, core, *run_on_board(folder, core), compact_run, float_run) for key, core in CORES.items()
+    }
     return {
         "model": name,
         "width": model.card.network.width,
@@ -284,7 +308,8 @@ def table(record: dict[str, Any]) -> str:
         rows.append(f"| {title} | " + " | ".join(cells) + " |")
 
     row("instructions per hop of 10 ms, mean", "instructions_per_hop", "mean")
-    row("largest of all hops", "instructions_per_hop", "largest")
+    row("– largest while no keyword is heard", "instructions_per_hop", "largest_without_keyword")
+    row("– largest of all", "instructions_per_hop", "largest")
     row("RAM, bytes", "ram_bytes", "all", form="**{:,}**")
     row("– stream", "ram_bytes", "stream")
     row("– stack", "ram_bytes", "stack")
@@ -304,7 +329,7 @@ def table(record: dict[str, Any]) -> str:
         f"`{record['model']}`: {record['classes']} classes, {record['hops']:,} hops, {record['windows']} windows;"
         f" {record['compiler']}. Million instructions for a second of sound: {seconds}.",
         f"On the {first}, {hop['hops_over_bar']} of {record['hops']:,} hops take more than {BAR:,}:"
-        " those where a keyword's probability rises, and its start and end are looked for.",
+        " those where a keyword reaches a new peak, and its start and end are looked for.",
     ]
     return "\n".join(rows) + "\n"
 
