@@ -94,6 +94,22 @@ def test_a_wrong_number_in_the_engine_is_seen_in_the_scores(tmp_path: Path) -> N
     assert right.self_test
 
 
+@needs_tools
+def test_the_three_commands_of_the_engines_readme_work_as_they_stand(tmp_path: Path) -> None:
+    readme = (mcu.ENGINE / "README.md").read_text()
+    (commands,) = re.findall(r"```sh\n(.*?)```", readme, re.DOTALL)
+    m4f = [*mcu.OPTIMIZE, *mcu.CORES["Cortex-M4F"].flags, *mcu.BARE]
+    assert set(m4f) <= set(commands.split())  # what was measured is what is recommended
+    (tmp_path / "engine").symlink_to(mcu.ENGINE)
+    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
+    said = subprocess.run(
+        ["bash", "-euc", f"({commands}) 2>&1"], cwd=tmp_path, stdout=subprocess.PIPE, text=True, env=environment
+    )
+    assert said.returncode == 0, said.stdout
+    assert said.stdout.endswith("\nself-test passed\n")
+    assert "```\nThe last one says\n\n    self-test passed\n" in readme
+
+
 MICROPHONE = """
 #include "mcu/board.h"
 #include "recording.h"

@@ -9,7 +9,7 @@ void board_print(const char *text);
 /* Ends the program, with 0 where all went well. */
 void board_leave(uint32_t code);
 
-/* A clock, and the instructions between two of its readings, the reading itself included; 0 where they are not counted. */
+/* A clock, and the instructions between two of its readings, one reading included; 0 where they are not counted. */
 uint32_t board_clock(void);
 uint32_t board_instructions(uint32_t before, uint32_t after);
 

@@ -1,7 +1,7 @@
 /* Arm's MPS2 boards (AN385: M3, AN386: M4F, AN500: M7) as QEMU emulates them: start, output, instructions, stack.
  *
- * Instructions. With -icount shift=10 every instruction takes 2^10 ns of the board's time, whatever it does. The board's
- * timer counts at 25 MHz, so an instruction is 25.6 ticks, and ticks / 25.6, rounded, is the exact number:
+ * Instructions. With -icount shift=10 every instruction takes 2^10 ns of the board's time, whatever it does. The
+ * board's timer counts at 25 MHz, so an instruction is 25.6 ticks, and ticks / 25.6, rounded, is the exact number:
  *     77 ticks / 25.6 = 3.008  ->  3 instructions
  *
  * Stack. It is filled with a pattern before main; what has lost the pattern was in use.
