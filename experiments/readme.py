@@ -1,4 +1,4 @@
-"""Writes the tables of README.md and engine/README.md, from the records in results/.
+"""Writes the figures of README.md, docs/engine.md and engine/README.md, from the records in results/.
 
 python experiments/readme.py            write them
 python experiments/readme.py --check    fail if a page says something else
@@ -64,13 +64,53 @@ def speed() -> str:
     return "\n".join(rows) + "\n"
 
 
-def microcontrollers() -> str:
+def stream_records() -> dict[str, dict[str, Any]]:
+    """What `circlematch bench stream` measured, of the released models that it was run with."""
+    paths = {name: RESULTS / "bench" / f"stream-{name}.json" for name in names()}
+    return {name: json.loads(path.read_text()) for name, path in paths.items() if path.exists()}
+
+
+def streaming() -> str:
+    """Microseconds for a hop as a Markdown table, and how many times more the other ways take."""
+    rows = ["| model | engine | engine, window anew | PyTorch | ONNX Runtime |", "|---|---|---|---|---|"]
+    for name, record in stream_records().items():
+        others = (
+            f"{record[f'{way}_us']:,.0f} µs ({record[f'{way}_ratio']:,.0f} ×)" if record[f"{way}_us"] else "–"
+            for way in ("window", "torch", "onnx")
+        )
+        rows.append(f"| `{name}` | {record['engine_us']:.1f} µs | {' | '.join(others)} |")
+    rows += ["", f"Time for every 10 ms of sound, on one core ({record['processor'].replace('(R)', '')})."]
+    return "\n".join(rows) + "\n"
+
+
+def mcu_record() -> dict[str, Any]:
     """What `make mcu` measured."""
-    return mcu.table(json.loads((mcu.RESULTS / f"{mcu.MODEL}.json").read_text()))
+    record: dict[str, Any] = json.loads((mcu.RESULTS / f"{mcu.MODEL}.json").read_text())
+    return record
+
+
+def microcontrollers() -> str:
+    """Instructions, RAM and flash as a Markdown table."""
+    return mcu.table(mcu_record())
+
+
+def little_memory() -> str:
+    """What CM_COMPACT is for, in two sentences."""
+    record = mcu_record()
+    core, in_floats = record["cores"]["Cortex-M4F"], stream_records()[mcu.MODEL]["stream_bytes"]
+    hop, ram = core["instructions_per_hop"], core["ram_bytes"]
+    return (
+        f"A stream of D{record['width']} with {record['classes']} classes takes {in_floats:,} bytes,"
+        f" and {ram['stream']:,} with CM_COMPACT on a Cortex-M4F,\n"
+        f"with {ram['stack']} bytes of stack. There a hop takes {hop['mean']:,} instructions in the mean,"
+        f" and no more than {hop['largest_without_keyword']:,} while no\n"
+        f"keyword is heard; up to {hop['largest']:,} where one reaches a new peak and its start and end are computed.\n"
+    )
 
 
 PAGES: dict[str, dict[str, Callable[[], str]]] = {
-    "README.md": {"models": models, "speed": speed},
+    "README.md": {"models": models, "streaming": streaming, "speed": speed},
+    "docs/engine.md": {"little-memory": little_memory},
     "engine/README.md": {"microcontrollers": microcontrollers},
 }
 
