@@ -121,6 +121,8 @@ TRIALS: dict[str, dict[str, Any]] = {
     "batch128": {"batch_size": 128},
     "batch64": {"batch_size": 64},
     "noisy": NOISY,
+    "sounds-30": NOISY | {"epochs": 30},
+    "sounds-more-30": NOISY | {"epochs": 30, "silence_share": 0.6},
     "noisy-starts12": NOISY | {"starts": 12},
     "noisy-starts12-lr3e-2": NOISY | {"starts": 12, "peak_learning_rate": 3e-2},
     "noisy-starts12-lr3e-2-hard": NOISY | {"starts": 12, "peak_learning_rate": 3e-2, "label_smoothing": 0.0},
@@ -138,7 +140,9 @@ SEARCHED = {  # what was run: (width, seed) of each trial
     "noisy-starts12": ((4, 0), (4, 1)),
     "noisy-hard": ((8, 0),),
     "noisy-lr2e-2": ((8, 0),),
-    "noisy": ((8, 0),),
+    "noisy": ((8, 0), (16, 0)),
+    "sounds-30": ((8, 0),),
+    "sounds-more-30": ((8, 0),),
     "noisy-unknown0.2": ((8, 0),),
 }
 VARIANTS: dict[str, dict[str, Any]] = {
