@@ -115,20 +115,19 @@ WORLD: dict[str, Any] = {
     "coloured_speech": 0.25,
 }
 NOISY: dict[str, Any] = {"batch_size": 128, "silence_share": 0.3, "coloured_silence": 0.9}
+MORE = NOISY | {"epochs": 30, "silence_share": 0.6}
 TRIALS: dict[str, dict[str, Any]] = {
     "lr1e-2": {},
     "starts12": {"starts": 12},
     "batch128": {"batch_size": 128},
     "batch64": {"batch_size": 64},
-    "noisy": NOISY,
-    "sounds-30": NOISY | {"epochs": 30},
-    "sounds-more-30": NOISY | {"epochs": 30, "silence_share": 0.6},
-    "noisy-starts12": NOISY | {"starts": 12},
     "noisy-starts12-lr3e-2": NOISY | {"starts": 12, "peak_learning_rate": 3e-2},
-    "noisy-starts12-lr3e-2-hard": NOISY | {"starts": 12, "peak_learning_rate": 3e-2, "label_smoothing": 0.0},
-    "noisy-lr2e-2": NOISY | {"peak_learning_rate": 2e-2},
-    "noisy-hard": NOISY | {"label_smoothing": 0.0},
-    "noisy-unknown0.2": NOISY | {"unknown_share": 0.2},
+    "sounds-30": NOISY | {"epochs": 30},
+    "sounds-more-30": MORE,
+    "sounds-more-30-lr3e-2": MORE | {"peak_learning_rate": 3e-2},
+    "sounds-more-30-hard": MORE | {"label_smoothing": 0.0},
+    "sounds-more-30-quiet": MORE | {"coloured_speech": 0.0},
+    "sounds-most-30": MORE | {"silence_share": 1.0, "unknown_share": 0.2},
 }
 SEARCHED = {  # what was run: (width, seed) of each trial
     "lr1e-2": ((4, 0), (8, 0), (16, 0)),
@@ -136,14 +135,12 @@ SEARCHED = {  # what was run: (width, seed) of each trial
     "batch128": ((8, 0), (16, 0)),
     "batch64": ((8, 0),),
     "noisy-starts12-lr3e-2": ((4, 0), (4, 1)),
-    "noisy-starts12-lr3e-2-hard": ((4, 0), (4, 1)),
-    "noisy-starts12": ((4, 0), (4, 1)),
-    "noisy-hard": ((8, 0),),
-    "noisy-lr2e-2": ((8, 0),),
-    "noisy": ((8, 0), (16, 0)),
     "sounds-30": ((8, 0),),
     "sounds-more-30": ((8, 0),),
-    "noisy-unknown0.2": ((8, 0),),
+    "sounds-more-30-lr3e-2": ((8, 0),),
+    "sounds-more-30-hard": ((8, 0),),
+    "sounds-most-30": ((8, 0),),
+    "sounds-more-30-quiet": ((8, 0),),
 }
 VARIANTS: dict[str, dict[str, Any]] = {
     **{f"reading/{name}": {"epochs": READING_EPOCHS} | changes for name, changes in READINGS.items()},

@@ -96,9 +96,9 @@ def _placed(out: Sound, event: Sound, place: int, gain: float) -> Sound:
 
 
 def _hiss(generator: Generator, count: int) -> Sound:
-    """Noise whose power falls with frequency, from white to brown, between two edges: wind, taps, engines."""
+    """Noise that falls with frequency, from white to far beyond brown, between two edges: wind, taps, engines."""
     low, high = np.sort(np.exp(generator.uniform(np.log(30), np.log(RATE / 2), 2)))
-    tilt = generator.uniform(0, 1)
+    tilt = generator.uniform(0, 2)
 
     def colour(hertz: Sound) -> Sound:
         edges = 1 / (1 + (low / np.maximum(hertz, 1)) ** 4) / (1 + (hertz / high) ** 4)
@@ -252,6 +252,6 @@ def _swell(generator: Generator, count: int) -> Sound:
 Steady = Callable[[Generator, int], Sound]
 Event = Callable[[Generator, Sequence[Samples]], Sound]
 
-STEADY_SHARE = 0.3
+STEADY_SHARE = 0.35
 STEADY: tuple[Steady, ...] = (_hiss, _hiss, _hum, _patter)
 EVENTS: tuple[Event, ...] = (_blow, _drop, _puff, _call, _call, _squeak, _piece)  # the last needs recordings
