@@ -109,7 +109,7 @@ def judge(hits: Sequence[detection.Hit], words: Sequence[Word]) -> dict[str, int
     return {"right": len(found), "false": len(hits) - len(found)}
 
 
-def delays(model: circlematch.Model, recording: Samples, hits: Sequence[detection.Hit]) -> list[float]:
+def delays(model: circlematch.Model, recording: Samples) -> list[float]:
     """Seconds from each hit's end to the moment at which the stream reported it."""
     stream = Stream(model.engine)
     step = detection.BLOCK_FRAMES * FRONT_END.hop_samples
@@ -133,7 +133,7 @@ def measure(model: circlematch.Model, recording: Samples, words: Sequence[Word])
         }
     detection.SMOOTHED = usual
     hits = model.spot(recording, RATE)
-    waits = delays(model, recording, hits)
+    waits = delays(model, recording)
     return {
         "seconds": recording.size / RATE,
         "keywords": len(words),
