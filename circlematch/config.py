@@ -137,8 +137,6 @@ class Augmentation:
     quietest_coloured_dbfs: float = -70.0
     loudest_coloured_dbfs: float = -30.0  # behind speech
     loudest_silence_dbfs: float = -10.0  # alone
-    quietest_scrambled_dbfs: float = -45.0
-    loudest_scrambled_dbfs: float = -12.0
 
     @property
     def coloured(self) -> bool:
@@ -163,7 +161,6 @@ class Recipe:
     label_smoothing: float = 0.05
     unknown_share: float | None = None  # unknown words drawn anew each epoch, per keyword; None: always the same tenth
     silence_share: float | None = None  # the same for clips of silence
-    scrambled_share: float = 0.0  # words that nobody says, heard as unknown, per keyword; not in the paper
     starts: int = 1  # beginnings that are tried, of which the best goes on; not in the paper
     start_epochs: int = 3  # for how long each of them
     augmentation: Augmentation = Augmentation()
@@ -178,7 +175,7 @@ class Recipe:
             raise UsageError(f"warmup is {self.warmup}; it is a share of all steps, from 0 to 1")
         if not 0 < self.peak_learning_rate < 10:
             raise UsageError(f"peak_learning_rate is {self.peak_learning_rate}; it must lie between 0 and 10")
-        for name in ("unknown_share", "silence_share", "scrambled_share"):
+        for name in ("unknown_share", "silence_share"):
             share = getattr(self, name)
             if share is not None and not 0 <= share <= 10:
                 raise UsageError(f"{name} is {share}; it must lie between 0 and 10 clips per keyword")

@@ -1,9 +1,12 @@
-"""From window scores to hits: where a keyword was said, and only once.
+"""From window scores to hits: where a keyword was said, only once, and soon.
 
-A window of one second slides over the recording by 100 ms. A keyword is found when its probability rises over the
-threshold; the hit is the window where it is highest; the probability must fall below the threshold before the same
-keyword can be found again. One burst is one hit, wherever it lies, the end of the recording included. Two keywords
-cannot be said at the same time: of hits that overlap, the most probable stays.
+A window of one second slides over the recording by 100 ms. A word stays in the window for many steps, a chance likeness
+does not: so what counts is the mean of a keyword's probabilities in the last three windows. When it reaches the
+threshold, the keyword is a candidate. The candidate changes as long as a window brings a higher mean, of this keyword
+or another; the first window that does not makes it a hit, about half a second after the word's end.
+
+A keyword that was a hit must fall below the threshold before it can be one again, and no two hits share time: what
+begins before the last hit's end is dropped.
 
 `find_hits` is the definition; engine/detection.h finds the same hits while the recording goes on, and tests hold both
 together.
@@ -21,10 +24,22 @@ from circlematch.config import FRONT_END
 from circlematch.data.dataset import SILENCE, UNKNOWN
 from circlematch.errors import UsageError
 
-__all__ = ["BACKGROUND", "BLOCK_FRAMES", "THRESHOLD", "Hit", "Outlook", "check_threshold", "find_hits", "padded"]
+__all__ = [
+    "BACKGROUND",
+    "BLOCK_FRAMES",
+    "SMOOTHED",
+    "THRESHOLD",
+    "Hit",
+    "Outlook",
+    "check_threshold",
+    "find_hits",
+    "padded",
+    "smoothed",
+]
 
 BACKGROUND = (UNKNOWN, SILENCE)
 BLOCK_FRAMES = 10  # frames between two looks at the scores
+SMOOTHED = 3  # windows whose mean counts
 THRESHOLD = 0.7
 
 
@@ -60,9 +75,9 @@ class Outlook:
 
 
 def padded(samples: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
-    """At least one second, and whole blocks, so that the last window ends with the recording."""
+    """Zeros up to a second and to whole blocks, and two blocks more: a word at the very end is in three windows too."""
     block = BLOCK_FRAMES * FRONT_END.hop_samples
-    size = max(FRONT_END.clip_samples, -(-samples.size // block) * block)
+    size = max(FRONT_END.clip_samples, -(-samples.size // block) * block) + (SMOOTHED - 1) * block
     return np.pad(samples, (0, size - samples.size))
 
 
@@ -73,30 +88,36 @@ def check_threshold(threshold: float) -> None:
 
 
 def find_hits(outlook: Outlook, labels: tuple[str, ...], threshold: float = THRESHOLD) -> list[Hit]:
-    """Bursts of each keyword over the threshold, one hit each, none overlapping, in the order of their start."""
+    """The hits in the order in which they are found, which is that of their start."""
     check_threshold(threshold)
-    hits = []
-    for index, label in enumerate(labels):
-        if label in BACKGROUND:
-            continue
-        for burst in _bursts(outlook.probabilities[:, index] >= threshold):
-            peak = burst.start + int(outlook.probabilities[burst, index].argmax())
-            start, end = outlook.span(peak, index)
-            if start < end:  # else it lies in the zeros behind the recording
-                hits.append(Hit(label, float(outlook.probabilities[peak, index]), start, end))
-    return sorted(_without_overlap(hits), key=lambda hit: hit.start)
+    keyword = np.array([label not in BACKGROUND for label in labels])
+    free = keyword.copy()  # may become a candidate
+    best, peak, label = np.float32(-1), 0, 0  # the candidate: its mean, its window, its class
+    hits: list[Hit] = []
+
+    def settle() -> None:
+        start, end = outlook.span(peak, label)
+        if start < end and (not hits or start >= hits[-1].end):
+            hits.append(Hit(labels[label], float(best), start, end))
+
+    for window, means in enumerate(smoothed(outlook.probabilities)):
+        below = means < threshold
+        free |= keyword & below
+        eligible = np.where(free & ~below, means, np.float32(-1))
+        if eligible.max() > best:
+            best, peak, label = eligible.max(), window, int(eligible.argmax())
+        elif best >= 0:
+            settle()
+            best, free[label] = np.float32(-1), below[label]
+    if best >= 0:
+        settle()
+    return hits
 
 
-def _without_overlap(hits: list[Hit]) -> list[Hit]:
-    """The most probable of any hits that share time."""
-    kept: list[Hit] = []
-    for hit in sorted(hits, key=lambda hit: (-hit.score, hit.start, hit.label)):
-        if all(hit.end <= other.start or other.end <= hit.start for other in kept):
-            kept.append(hit)
-    return kept
-
-
-def _bursts(over: npt.NDArray[np.bool_]) -> list[slice]:
-    """Runs of True: [0 1 1 0 1] -> [1:3], [4:5]."""
-    edges = np.flatnonzero(np.diff(np.concatenate(([False], over, [False]))))
-    return [slice(int(begin), int(end)) for begin, end in edges.reshape(-1, 2)]
+def smoothed(probabilities: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+    """The mean of each window and those before it, as many as there are up to SMOOTHED; added from the oldest on."""
+    sums = np.zeros_like(probabilities)
+    for age in reversed(range(SMOOTHED)):
+        sums[age:] += probabilities[: len(probabilities) - age]
+    counts = np.minimum(np.arange(1, len(probabilities) + 1), SMOOTHED).astype(np.float32)
+    return sums / counts[:, None]

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from circlematch import detection
 from circlematch.config import FRONT_END
-from circlematch.engine import Engine
+from circlematch.engine import Engine, Stream
 from circlematch.files import write_atomically, write_json
 from circlematch.model import Model
 
@@ -44,7 +44,10 @@ def _to_c(model: Model, folder: Path) -> list[Path]:
     """<name>.h and <name>.c: the compact model as an array, and a self-test with the scores it must give."""
     name = _identifier(model.card.name)
     words = np.frombuffer(model.compact, dtype="<u4")
-    scores = model.engine.clip(self_test_clip()).scores
+    stream = Stream(model.engine)
+    stream.push(self_test_clip())
+    stream.finish()
+    scores, _ = stream.scores()
     values = {
         "name": name,
         "guard": f"CM_{name.upper()}_H",

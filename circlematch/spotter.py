@@ -25,7 +25,7 @@ class Spotter:
             print(hit.label, hit.start, hit.end, hit.score)
 
     Its scores are those of the whole recording heard at once, whatever the chunks, and do not drift. A hit is returned
-    when no other can take its place any more: about a second after the keyword's end.
+    as soon as its probability, the mean over three windows, rises no more: about half a second after the keyword's end.
     """
 
     def __init__(

@@ -112,31 +112,29 @@ size_t cm_push_f32(cm_stream *stream, const float *samples, size_t count)
     return push(stream, NULL, samples, count);
 }
 
-/* Whole milliseconds in a recording: what lies in it by this count lies in it. */
-static int64_t whole_ms(int64_t samples)
+/* The recording with silence up to a whole window and a whole block, and where hits are wanted so much more that a word
+ * at its very end is in as many windows as one before; in frames. */
+static int64_t frames_with_silence(const cm_stream *stream)
 {
-    return samples / (CM_SAMPLE_RATE / 1000);
-}
-
-/* Whether silence must follow: up to a whole hop, a whole block and a whole window. */
-static int is_short(const cm_stream *stream)
-{
-    return stream->filled > PAST || stream->picture_in_block > 0 || stream->pictures < T;
+    const int begun = stream->filled > PAST, in_block = stream->picture_in_block + begun;
+    const int64_t blocks = stream->pictures + begun + (in_block % BLOCK_FRAMES ? BLOCK_FRAMES - in_block : 0);
+    return (blocks > T ? blocks : T) + (stream->one_clip ? 0 : (SMOOTHED - 1) * BLOCK_FRAMES);
 }
 
 int cm_finish(cm_stream *stream)
 {
-    while (stream->length == UNKNOWN_LENGTH && is_short(stream)) {
+    if (stream->length == UNKNOWN_LENGTH)
+        stream->length = frames_with_silence(stream);
+    while (stream->pictures < stream->length) {
         memset(stream->samples + stream->filled, 0, sizeof(cm_sample) * (size_t)(CM_WINDOW - stream->filled));
         if (next_frame(stream))
             return 1;
     }
-    if (stream->length == UNKNOWN_LENGTH)
-        stream->length = stream->pictures;
     while (stream->flushed < stream->look_ahead)
         if (flush_frame(stream))
             return 1;
-    detection_finish(stream->model, &stream->detection, whole_ms(stream->samples_heard));
+    if (stream->detection.label >= 0)
+        settle(stream);
     return 0;
 }
 
@@ -169,10 +167,8 @@ static void clip(cm_stream *stream, const int16_t *i16, const float *f32, size_t
         if (stream->probabilities[k] > best.score)
             best.label = k, best.score = stream->probabilities[k];
     if (!model->mean_pooling && !model->background[best.label]) {
-        const int64_t end = whole_ms((int64_t)length);
-        span_of(stream, best.label, &best.start_ms, &best.end_ms);
-        best.start_ms = best.start_ms < end ? best.start_ms : end;
-        best.end_ms = best.end_ms < end ? best.end_ms : end;
+        span_begin(stream, best.label);
+        span_end(stream, &best.start_ms, &best.end_ms);
     }
     *answer = best;
 }

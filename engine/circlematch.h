@@ -65,7 +65,7 @@ typedef struct {
 /* A keyword and where it lies, in milliseconds from the stream's beginning. */
 typedef struct {
     int32_t label;              /* number of the class */
-    float score;                /* its probability where it is highest */
+    float score;                /* its probability where it is highest: of a clip, or the mean over 300 ms of a stream */
     int64_t start_ms, end_ms;
 } cm_hit;
 
@@ -93,8 +93,8 @@ void cm_reset(cm_stream *stream);
 size_t cm_push_i16(cm_stream *stream, const int16_t *samples, size_t count);
 size_t cm_push_f32(cm_stream *stream, const float *samples, size_t count);
 
-/* Ends the recording, with silence up to a whole window and a whole 100 ms. Returns 1 after each window that this
- * completes, to be called again, and 0 when all is said. */
+/* Ends the recording, with silence up to a whole window and a whole 100 ms, and 200 ms more. Returns 1 after each window
+ * that this completes, to be called again, and 0 when all is said. */
 int cm_finish(cm_stream *stream);
 
 /* The newest window: its K scores, Eq. (9), and the probabilities that they mean, each of them or NULL. Returns the
@@ -102,7 +102,8 @@ int cm_finish(cm_stream *stream);
 int64_t cm_scores(const cm_stream *stream, float *scores, float *probabilities);
 
 /* Takes the next hit, if there is one: returns 1 and writes it, else 0. One keyword said once is one hit. It is
- * reported when no other can take its place any more, which is when the window has left it behind. */
+ * reported as soon as its probability, the mean over three windows, rises no more. Take hits after every push: 64 wait
+ * (4 with CM_COMPACT), then the oldest are lost. */
 int cm_next_hit(cm_stream *stream, cm_hit *hit);
 
 /* One clip: the first second of `samples`, with silence behind it where there are fewer. Resets the stream, leaves

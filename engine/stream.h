@@ -46,6 +46,13 @@ typedef float cm_kept;
     log_mel_frame_x1(samples, scratch, (scratch) + CM_HALF_FFT, (scratch) + 2 * CM_HALF_FFT, mel)
 #endif
 
+/* How far the search for a keyword's start and end has come. */
+typedef struct {
+    cm_path_span path;
+    int64_t first_frame;        /* of the window */
+    int label, next, place;     /* the class, the next frame in the window, and where it is kept */
+} cm_span;
+
 struct cm_stream {
     const cm_model *model;
     cm_sizes sizes;
@@ -78,6 +85,7 @@ struct cm_stream {
     int one_clip;               /* scores are wanted, not hits */
     int64_t newest;             /* the last frame of the newest window, or -1 */
     cm_detection detection;
+    cm_span span;               /* of the detection's candidate */
 
     float *scratch;             /* shared by stages that do not run at the same time */
 };
@@ -93,12 +101,12 @@ static size_t unit_frame_at(const cm_sizes *n)
     return most(3 * (size_t)n->responses, (size_t)n->frame);
 }
 
-/* Floats of scratch: for the transform, the encoder, a frame's responses, a decision and its span. */
+/* Floats of scratch: for the transform, the encoder, a frame's responses and a decision. */
 static size_t scratch_count(const cm_model *model, const cm_sizes *n)
 {
     const size_t transform = TRANSFORM_ARRAYS * CM_HALF_FFT, frame = unit_frame_at(n) + (size_t)n->frame;
-    const size_t decision = sums_count(model, n) + 4 * (size_t)n->classes, span = PROTOTYPES * (size_t)n->frame;
-    return most(most(transform, encoder_scratch(n)), most(frame, most(decision, span)));
+    const size_t decision = sums_count(model, n) + 4 * (size_t)n->classes;
+    return most(most(transform, encoder_scratch(n)), most(frame, decision));
 }
 
 /* Bytes to leave free behind an array that ends here: fuzzers do, and forbid them. */
@@ -123,7 +131,6 @@ static size_t lay_out(const cm_model *model, const cm_sizes *n, uint8_t *base)
         used += one * (size_t)(count);                                  \
         used += CM_GAP(stream ? base + used : NULL);                    \
     } while (0)
-    PLACE(detection.bursts, model->classes);
     PLACE(encoder.picture, CONV_FRAMES * PICTURE_ROWS);
     PLACE(encoder.conv, (DEPTHWISE_FRAMES - 1) * ROWS * n->channels);
     PLACE(encoder.halves, (model->filters + 1) * TAPS * n->half);
@@ -131,6 +138,7 @@ static size_t lay_out(const cm_model *model, const cm_sizes *n, uint8_t *base)
     PLACE(scratch, scratch_count(model, n));
     PLACE(scores, n->classes);
     PLACE(probabilities, n->classes);
+    PLACE(detection.before, (SMOOTHED - 1) * model->classes);
     PLACE(open.sums, sums);
     PLACE(open.path, paths);
     PLACE(row, rows);
@@ -139,6 +147,7 @@ static size_t lay_out(const cm_model *model, const cm_sizes *n, uint8_t *base)
     PLACE(open.path_at, paths);
     PLACE(row_at, rows);
     PLACE(kept, T * n->frame);
+    PLACE(detection.spent, model->classes);
 #ifndef CM_COMPACT
     PLACE(cut.sums, sums);
     PLACE(cut.path, paths);
@@ -208,6 +217,7 @@ void cm_reset(cm_stream *stream)
     stream->one_clip = 0;
     stream->newest = -1;
     block_clear(stream->model, n, &stream->open);
+    stream->span.next = T;
     detection_reset(&stream->detection, stream->model->classes);
 }
 

@@ -4,6 +4,7 @@
 
 #include "matching.h"
 #include "readout.h"
+#include "span.h"
 #include "stream.h"
 
 CM_INLINE void keep_frame(cm_stream *stream, const float *unit)
@@ -15,48 +16,6 @@ CM_INLINE void keep_frame(cm_stream *stream, const float *unit)
 #else
         kept[d] = unit[d];
 #endif
-}
-
-/* The expected frames of the first and the last prototype of one class, from the window's oldest frame on. */
-static void expected_frames(const cm_stream *stream, int label, float *first, float *last)
-{
-    const cm_sizes *n = &stream->sizes;
-    float *prototypes = stream->scratch;  /* (frame, M), times 1 / tau */
-    cm_path_span span;
-    memset(&span, 0, sizeof span);
-    for (int s = 0; s < PROTOTYPES; s++)
-        span.at[s] = NO_PATH;
-    for (int i = 0; i < n->frame * PROTOTYPES; i++)
-        prototypes[i] = stream->weights.prototypes[i * n->classes + label] * stream->model->path_power * KEPT_UNIT;
-    for (int t = 0; t < T; t++) {
-        const int place = stream->place + t < T ? stream->place + t : stream->place + t - T;
-        const cm_kept *kept = stream->kept + place * n->frame;
-        float x[PROTOTYPES] = { 0 };
-        int32_t at[PROTOTYPES];
-        for (int d = 0; d < n->frame; d++) {
-            const float value = (float)kept[d];
-            CM_UNROLL for (int s = 0; s < PROTOTYPES; s++)
-                x[s] += value * prototypes[d * PROTOTYPES + s];
-        }
-        for (int s = 0; s < PROTOTYPES; s++)
-            x[s] = cm_exp_parts(cm_limit(x[s], LARGEST_SCALE * LARGEST_POWER), &at[s]);
-        path_span_frame(&span, x, at, (float)t);
-    }
-    const float inverse = 1.0f / span.sum[PROTOTYPES - 1];
-    *first = span.first[PROTOTYPES - 1] * inverse;
-    *last = span.last * inverse;
-}
-
-/* Start and end of a keyword in the newest window; the window's own where the head has no prototypes. */
-static void span_of(void *context, int label, int64_t *start_ms, int64_t *end_ms)
-{
-    const cm_stream *stream = context;
-    const int64_t begin = (stream->newest + 1 - T) * HOP_MS;
-    float first = 0, last = T - 1;
-    if (!stream->model->mean_pooling)
-        expected_frames(stream, label, &first, &last);
-    *start_ms = begin + (int32_t)(cm_limit(first, T) * HOP_MS + 0.5f);
-    *end_ms = begin + (int32_t)((cm_limit(last, T) + 1) * HOP_MS + 0.5f);
 }
 
 /* Probabilities of all classes: the softmax of their scores. */
@@ -198,11 +157,24 @@ static void finish_block(cm_stream *stream)
     stream->in_block = 0;
 }
 
+/* The candidate becomes a hit. */
+static void settle(cm_stream *stream)
+{
+    int64_t start_ms, end_ms;
+    span_end(stream, &start_ms, &end_ms);
+    detection_settle(&stream->detection, start_ms, end_ms);
+}
+
+/* The newest window's part in finding hits. A window that ends inside a block has none. */
 static void detect(cm_stream *stream)
 {
-    const int step = stream->every_frame ? 1 : BLOCK_FRAMES;
-    const int64_t next_ms = (stream->newest + 1 - T + step) * HOP_MS;
-    detection_window(stream->model, &stream->detection, stream->probabilities, next_ms, span_of, stream);
+    if (stream->in_block < BLOCK_FRAMES)
+        return;
+    const cm_change change = detection_window(stream->model, &stream->detection, stream->probabilities);
+    if (change == NEW_CANDIDATE)
+        span_begin(stream, stream->detection.label);
+    else if (change == SETTLED)
+        settle(stream);
 }
 
 /* A frame has come out of the encoder: features in two halves. Returns whether a window ends with it. */
@@ -221,6 +193,7 @@ static int head_step(cm_stream *stream, const float *first, const float *second)
     }
     if (stream->in_block == BLOCK_FRAMES)
         finish_block(stream);
+    span_go_on(stream, SPAN_FRAMES);
     keep_frame(stream, unit);
     add_frame(stream, &stream->open, unit, stream->place);
     const int scored = score_window(stream);

@@ -114,31 +114,33 @@ WORLD: dict[str, Any] = {
     "coloured_silence": 0.75,
     "coloured_speech": 0.25,
 }
+NOISY: dict[str, Any] = {"batch_size": 128, "silence_share": 0.3, "coloured_silence": 0.9}
+MORE = NOISY | {"epochs": 30, "silence_share": 0.6}
 TRIALS: dict[str, dict[str, Any]] = {
     "lr1e-2": {},
     "starts12": {"starts": 12},
     "batch128": {"batch_size": 128},
     "batch64": {"batch_size": 64},
-    "batch128-hard": {"batch_size": 128, "label_smoothing": 0.0},
-    "batch128-quiet": {"batch_size": 128, "coloured_speech": 0.0},
-    "batch128-lr2e-2": {"batch_size": 128, "peak_learning_rate": 2e-2},
-    "batch128-lr5e-3": {"batch_size": 128, "peak_learning_rate": 5e-3},
-    "batch128-unknown0.2": {"batch_size": 128, "unknown_share": 0.2},
-    "batch128-starts12": {"batch_size": 128, "starts": 12},
-    "batch128-starts12-lr2e-2": {"batch_size": 128, "starts": 12, "peak_learning_rate": 2e-2},
+    "noisy-starts12-lr3e-2": NOISY | {"starts": 12, "peak_learning_rate": 3e-2},
+    "sounds-30": NOISY | {"epochs": 30},
+    "sounds-more-30": MORE,
+    "sounds-more-30-lr3e-2": MORE | {"peak_learning_rate": 3e-2},
+    "sounds-more-30-hard": MORE | {"label_smoothing": 0.0},
+    "sounds-more-30-quiet": MORE | {"coloured_speech": 0.0},
+    "sounds-most-30": MORE | {"silence_share": 1.0, "unknown_share": 0.2},
 }
 SEARCHED = {  # what was run: (width, seed) of each trial
     "lr1e-2": ((4, 0), (8, 0), (16, 0)),
     "starts12": ((4, 0),),
     "batch128": ((8, 0), (16, 0)),
     "batch64": ((8, 0),),
-    "batch128-starts12": ((4, 0), (4, 1)),
-    "batch128-hard": ((8, 0),),
-    "batch128-quiet": ((8, 0),),
-    "batch128-lr2e-2": ((8, 0),),
-    "batch128-lr5e-3": ((8, 0),),
-    "batch128-unknown0.2": ((8, 0),),
-    "batch128-starts12-lr2e-2": ((4, 0), (4, 1)),
+    "noisy-starts12-lr3e-2": ((4, 0), (4, 1)),
+    "sounds-30": ((8, 0),),
+    "sounds-more-30": ((8, 0),),
+    "sounds-more-30-lr3e-2": ((8, 0),),
+    "sounds-more-30-hard": ((8, 0),),
+    "sounds-most-30": ((8, 0),),
+    "sounds-more-30-quiet": ((8, 0),),
 }
 VARIANTS: dict[str, dict[str, Any]] = {
     **{f"reading/{name}": {"epochs": READING_EPOCHS} | changes for name, changes in READINGS.items()},
@@ -193,8 +195,9 @@ def perform(cells: Sequence[Cell], data: Path, jobs: int) -> None:
 
 
 def records() -> list[dict[str, Any]]:
-    """All records of grid runs."""
-    return [json.loads(path.read_text()) for path in sorted(RESULTS.glob("*/*/*.json"))]
+    """All records of training runs."""
+    kept = [json.loads(path.read_text()) for path in sorted(RESULTS.glob("*/*/*.json"))]
+    return [record for record in kept if "training_seconds" in record]
 
 
 def seconds_per_example(cell: Cell, known: Sequence[dict[str, Any]]) -> float | None:

@@ -70,36 +70,27 @@ void exponential_parts(const float *x, size_t count, float *value, int32_t *expo
 }
 
 /* Detection alone, on given probabilities (windows, K) and spans (windows, K, 2). */
-typedef struct {
-    const int64_t *spans;
-    int classes;
-} given_spans;
-
-static void span_given(void *context, int label, int64_t *start_ms, int64_t *end_ms)
-{
-    const given_spans *given = context;
-    *start_ms = given->spans[2 * label];
-    *end_ms = given->spans[2 * label + 1];
-}
-
 size_t detect_all(const cm_model *model, const float *probabilities, const int64_t *spans, int64_t windows,
-                  int64_t step_ms, int64_t length_ms, float threshold, cm_hit *hits, size_t room, int64_t *reported)
+                  int64_t length_ms, float threshold, cm_hit *hits, size_t room, int64_t *reported)
 {
-    cm_burst bursts[64];
+    float before[(SMOOTHED - 1) * 64];
+    uint8_t spent[64];
+    const int64_t *span = spans;
     cm_detection detection;
     size_t found = 0;
     memset(&detection, 0, sizeof detection);
-    detection.bursts = bursts;
+    detection.before = before;
+    detection.spent = spent;
     detection.threshold = threshold;
     detection_reset(&detection, model->classes);
     for (int64_t w = 0; w <= windows; w++) {
-        if (w < windows) {
-            given_spans given = { spans + w * model->classes * 2, model->classes };
-            const float *row = probabilities + w * model->classes;
-            detection_window(model, &detection, row, (w + 1) * step_ms, span_given, &given);
-        } else {
-            detection_finish(model, &detection, length_ms);
-        }
+        cm_change change = detection.label < 0 ? NOTHING : SETTLED;  /* at the end */
+        if (w < windows)
+            change = detection_window(model, &detection, probabilities + w * model->classes);
+        if (change == NEW_CANDIDATE)
+            span = spans + 2 * (w * model->classes + detection.label);
+        if (change == SETTLED)
+            detection_settle(&detection, span[0], span[1] < length_ms ? span[1] : length_ms);
         while (found < room && detection_next(&detection, &hits[found]))
             reported[found++] = w;
     }
@@ -113,8 +104,7 @@ DECLARED = """
     void exponentials(const float *x, size_t count, float *out);
     void exponential_parts(const float *x, size_t count, float *value, int32_t *exponent);
     size_t detect_all(const cm_model *model, const float *probabilities, const int64_t *spans, int64_t windows,
-                      int64_t step_ms, int64_t length_ms, float threshold, cm_hit *hits, size_t room,
-                      int64_t *reported);
+                      int64_t length_ms, float threshold, cm_hit *hits, size_t room, int64_t *reported);
 """
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from circlematch.config import Augmentation
 from circlematch.data.augment import Augmenter
-from circlematch.data.noise import WHITE_SAMPLES, make_noise, make_pool
+from circlematch.data.noise import WHITE_SAMPLES, make_pool
 
 COUNT = 20_000
 SPOKEN = np.arange(COUNT)
@@ -80,14 +80,3 @@ def test_recordings_lie_in_the_pool_at_one_level_and_white_noise_is_the_same_wit
     recording = pool.samples[WHITE_SAMPLES : WHITE_SAMPLES + 5 * 16_000]
     assert np.sqrt(np.mean(recording**2)) == pytest.approx(1, rel=1e-3)
     assert np.corrcoef(recording, np.sin(np.arange(5 * 16_000) * 0.1))[0, 1] > 0.999
-
-
-def test_made_noise_has_one_level_and_many_colours() -> None:
-    noise = make_noise(np.random.default_rng(5), 60 * 16_000)
-    assert noise.shape == (60 * 16_000,)
-    assert np.isfinite(noise).all()
-    assert np.sqrt(np.mean(noise**2)) == pytest.approx(1, rel=0.05)
-    power = np.abs(np.fft.rfft(noise.reshape(60, 16_000), axis=1)) ** 2
-    middle = (power * np.arange(8001)).sum(axis=1) / power.sum(axis=1)  # centre of the spectrum, second by second
-    assert np.percentile(middle, 10) < 500
-    assert np.percentile(middle, 90) > 2500

@@ -120,6 +120,9 @@ def test_the_list_says_what_is_done_running_and_left_and_how_long_it_takes(
     cells = grid.TABLES["table1"][:3]
     finish(cells[0], cells[0].folder, seconds=600)
     grid.keep(cells[0])
+    other = grid.RESULTS / "gsc1" / "steps" / "loss-curves.json"  # a record of something else
+    other.parent.mkdir(parents=True)
+    other.write_text("{}")
     again = grid.Cell(cells[0].task, cells[0].width, seed=4)
     with locked(cells[1].folder):
         grid.show((*cells, again), jobs=1)

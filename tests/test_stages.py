@@ -11,6 +11,7 @@ from gradients import needs_compiler
 from streaming import STAGES, Engine, Stream, Subject, engine, offline, subject, torch_stages
 
 from circlematch.config import ABLATIONS
+from circlematch.detection import padded
 from circlematch.front_end import log_mel
 from circlematch.parameters import parameter_shapes
 
@@ -69,7 +70,7 @@ def _unpadded(raw: dict[str, npt.NDArray[np.float32]], what: Subject) -> dict[st
     if not network.mean_pooling:
         out["frame"] = raw["frame"].reshape(-1, 2 * up(D // 2))[:, halves]
         out["responses"] = raw["responses"].reshape(-1, 5, up(K))[..., :K]
-        out["descriptor"] = _ordered(raw["descriptor"].reshape(24, up(K))[:, :K])
+        out["descriptor"] = _ordered(raw["descriptor"].reshape(-1, 24, up(K))[0, :, :K])  # of the first window
     return out
 
 
@@ -90,7 +91,7 @@ def stage_errors(built: Engine, what: Subject, other: Subject | None = None) -> 
     """Largest relative difference of each stage between the engine and PyTorch; `other` gives PyTorch other weights."""
     samples = recording()
     ours = engine_stages(built, what, samples)
-    picture = log_mel(samples[None])[0]
+    picture = log_mel(padded(samples)[None])[0]
     np.testing.assert_array_equal(ours["mel"].T, picture)  # one front end: the same bits
     network = (other or what).torch()
     theirs = torch_stages(network, picture)

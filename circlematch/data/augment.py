@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from circlematch.config import FRONT_END, Augmentation
-from circlematch.data.cache import SCRAMBLED, ZEROS
+from circlematch.data.cache import ZEROS
 from circlematch.data.noise import NoisePool
 from circlematch.front_end import AugmentPlan
 
@@ -40,11 +40,5 @@ class Augmenter:
             places = generator.integers(*self.pool.coloured, count, dtype=np.uint32)
             level_dbfs, offset = np.where(coloured, levels, level_dbfs), np.where(coloured, places, offset)
             noisy |= coloured
-        if self.pool.scrambled is not None:
-            made = rows == SCRAMBLED
-            levels = generator.uniform(config.quietest_scrambled_dbfs, config.loudest_scrambled_dbfs, count)
-            places = generator.integers(*self.pool.scrambled, count, dtype=np.uint32)
-            level_dbfs, offset = np.where(made, levels, level_dbfs), np.where(made, places, offset)
-            noisy |= made
         gain = np.where(noisy, 10.0 ** (level_dbfs / 20.0) * sign, 0.0)
         return AugmentPlan(shift, offset, gain.astype(np.float32), self.pool.samples)

@@ -14,7 +14,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -26,11 +26,10 @@ from circlematch.data.dataset import Clip, Dataset
 from circlematch.errors import AudioError, DatasetError
 from circlematch.front_end import usable_cores
 
-__all__ = ["SCRAMBLED", "AudioCache", "ClipSet", "decode", "default_cache", "load_split"]
+__all__ = ["AudioCache", "ClipSet", "decode", "default_cache", "load_split"]
 
 FORMAT = 2  # goes up when what is stored changes
 ZEROS = -1  # the row of a clip of digital silence
-SCRAMBLED = -2  # the row of a clip in which a made word is put
 
 Piece = tuple[Path, int]  # a second of a file, from this millisecond on
 
@@ -58,11 +57,6 @@ class ClipSet:
 
     def __len__(self) -> int:
         return len(self.rows)
-
-    def with_scrambled(self, label: int) -> ClipSet:
-        """The same with a place for made words at its end, which only some recipes hear."""
-        rows, labels = np.append(self.rows, SCRAMBLED), np.append(self.labels, label)
-        return replace(self, rows=rows, labels=labels, speakers=(*self.speakers, None), spare=self.spare + 1)
 
     def clips(self, indices: npt.NDArray[np.int64] | slice) -> npt.NDArray[np.int16]:
         """The samples of some clips: (B, samples)."""

@@ -1,7 +1,7 @@
 """Which clips an epoch hears.
 
 The paper's: every clip of the split once. A recipe may ask for more of the background instead: then each epoch hears
-every keyword once, and its own draw of the unknown words, of silence, and of words that nobody says.
+every keyword once, and its own draw of the unknown words and of silence.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from circlematch.config import Recipe
-from circlematch.data.cache import SCRAMBLED, ClipSet
+from circlematch.data.cache import ClipSet
 from circlematch.data.dataset import SILENCE, UNKNOWN
 
 __all__ = ["EpochSampler"]
@@ -25,15 +25,11 @@ class EpochSampler:
         base[len(clips) - clips.spare :] = False
         keywords = sum(len(where) for label, where in of.items() if label not in (UNKNOWN, SILENCE))
         self.drawn: list[tuple[npt.NDArray[np.int64], int]] = []  # (from which, how many)
-        made = np.flatnonzero(clips.rows == SCRAMBLED)
-        base[made] = False
         for label, share in ((UNKNOWN, recipe.unknown_share), (SILENCE, recipe.silence_share)):
-            spoken = np.setdiff1d(of.get(label, made), made)
-            if share is not None and spoken.size:
-                base[spoken] = False
-                self.drawn.append((spoken, round(share * keywords)))
-        if made.size:
-            self.drawn.append((made, round(recipe.scrambled_share * keywords)))
+            where = of.get(label, np.empty(0, np.int64))
+            if share is not None and where.size:
+                base[where] = False
+                self.drawn.append((where, round(share * keywords)))
         self.always = np.flatnonzero(base)
         self.size = len(self.always) + sum(count for _, count in self.drawn)
 

@@ -14,13 +14,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from circlematch.audio import read
 from circlematch.config import Network, Recipe, to_dict
 from circlematch.data.augment import Augmenter
 from circlematch.data.cache import ClipSet, load_split
-from circlematch.data.dataset import HELD_OUT_NOISE, UNKNOWN, Dataset
+from circlematch.data.dataset import HELD_OUT_NOISE, Dataset
 from circlematch.data.epoch import EpochSampler
 from circlematch.data.noise import NoisePool, make_pool
 from circlematch.errors import UsageError, require
@@ -39,7 +37,6 @@ from circlematch.training.watch import Terminal, Watcher, tensorboard_if_install
 
 __all__ = ["STEPS", "Outcome", "Run", "make_step", "perform"]
 
-SCRAMBLED_WORDS = 2000  # keywords that words nobody says are made of
 CHECKPOINT, MODEL, RECORD = "checkpoint.safetensors", "model.safetensors", "record.json"
 
 
@@ -91,9 +88,7 @@ def _perform(run: Run, resume: bool, watchers: Sequence[Watcher] | None, say: Ca
     if checkpoint is not None:
         step.restore(checkpoint.weights, checkpoint.state)
     training = load_split(run.dataset, "train", spare=run.recipe.unknown_share is not None)
-    pool = _noise_pool(run, training)
-    if pool.scrambled is not None:
-        training = training.with_scrambled(run.dataset.labels.index(UNKNOWN))
+    pool = _noise_pool(run)
     validation = load_split(run.dataset, "validation")
     sampler = EpochSampler(training, run.dataset.labels, run.recipe)
     augmenter = Augmenter(run.recipe.augmentation, pool)
@@ -117,20 +112,15 @@ def _perform(run: Run, resume: bool, watchers: Sequence[Watcher] | None, say: Ca
     return _finish(run, step, epochs, starts, lessons, {"train": training, "validation": validation})
 
 
-def _noise_pool(run: Run, training: ClipSet) -> NoisePool:
-    """White noise; where the recipe wants more, the dataset's recordings of noise which are not held out, and made
-    words from some of its keywords.
+def _noise_pool(run: Run) -> NoisePool:
+    """White noise; where the recipe wants more, the dataset's recordings of noise but for what is held out, and sounds
+    made here.
     """
-    recordings, words = None, None
+    recordings = None
     if run.recipe.augmentation.coloured:
         whole = [read(path) for path in run.dataset.noise]
         recordings = [samples[: int((1 - HELD_OUT_NOISE) * samples.size)] for samples in whole]
-    if run.recipe.scrambled_share > 0 and UNKNOWN in run.dataset.labels:
-        spoken = [index for index, label in enumerate(run.dataset.labels) if label not in run.dataset.background]
-        keywords = np.flatnonzero(np.isin(training.labels, spoken) & (training.rows >= 0))
-        generator = np.random.default_rng([run.seed, SCRAMBLED_WORDS])
-        words = training.clips(np.sort(generator.permutation(keywords)[:SCRAMBLED_WORDS]))
-    return make_pool(run.seed, recordings, words)
+    return make_pool(run.seed, recordings)
 
 
 def _starting_point(run: Run, resume: bool) -> Checkpoint | None:

@@ -1,0 +1,257 @@
+"""Sounds that are no speech, made by chance: what a keyword spotter hears all day and must not answer.
+
+A scene is either one steady sound (wind, rain, hum) or events on a quiet bed: blows, drops, puffs, calls, squeaks, and
+pieces of recorded noise at other speeds; alone, in a rhythm, or strewn. Nothing here imitates a certain sound. What
+matters is the variety: every attack, pitch, colour and rhythm that a room, a street or an animal may have.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from circlematch.config import FRONT_END
+
+__all__ = ["levelled", "make_sounds"]
+
+RATE = FRONT_END.sample_rate_hz
+CREST = 12.0  # the loudest sample of a scene, in units of its level, that still counts as its level
+
+Samples = npt.NDArray[np.float32]
+Sound = npt.NDArray[np.float64]
+Generator = np.random.Generator
+
+
+def make_sounds(generator: Generator, samples: int, recordings: Sequence[Samples] = ()) -> Samples:
+    """Scenes of half a second to two seconds, one behind the other, each levelled."""
+    parts: list[Samples] = []
+    length = 0
+    while length < samples:
+        count = int(generator.integers(RATE // 2, 2 * RATE))
+        parts.append(levelled(_scene(generator, count, recordings)))
+        length += count
+    return np.concatenate(parts)[:samples]
+
+
+def levelled(samples: npt.NDArray[np.floating]) -> Samples:
+    """The same with a mean square of one, or a peak of CREST where that is less; silence stays silence."""
+    if not samples.size:
+        return samples.astype(np.float32)
+    level = max(float(np.sqrt(np.mean(np.square(samples, dtype=np.float64)))), float(np.abs(samples).max()) / CREST)
+    return (samples / level).astype(np.float32) if level > 0 else samples.astype(np.float32)
+
+
+def _scene(generator: Generator, count: int, recordings: Sequence[Samples]) -> Sound:
+    if generator.random() < STEADY_SHARE:
+        sound = _one_of(STEADY, generator)(generator, count)
+        return sound * _swell(generator, count) if generator.random() < 0.5 else sound
+    sound = _events(generator, count, recordings)
+    if generator.random() < 0.3:
+        sound += float(generator.uniform(0.1, 1.0)) * _events(generator, count, recordings)
+    if generator.random() < 0.6:  # else nothing at all between the events
+        bed = levelled(_one_of(STEADY, generator)(generator, count))
+        sound += bed * float(np.abs(sound).max()) * 10 ** generator.uniform(-3.5, -1.0)
+    return sound
+
+
+def _one_of(kinds: Sequence[Callable[..., Sound]], generator: Generator) -> Callable[..., Sound]:
+    return kinds[int(generator.integers(len(kinds)))]
+
+
+def _events(generator: Generator, count: int, recordings: Sequence[Samples]) -> Sound:
+    """Events of one kind: one, a rhythm of nearly the same, or several that differ."""
+    kind = _one_of(EVENTS if recordings else EVENTS[:-1], generator)
+
+    def event() -> Sound:
+        sound = kind(generator, recordings)
+        return sound / max(float(np.abs(sound).max()), 1e-9)
+
+    out = np.zeros(count)
+    pattern = generator.random()
+    if pattern < 0.3:
+        return _placed(out, event(), int(generator.integers(-RATE // 10, count)), 1.0)
+    if pattern < 0.65:
+        period = float(np.exp(generator.uniform(np.log(0.05), np.log(0.9)))) * RATE
+        jitter = period * generator.uniform(0, 0.2)
+        same = event()
+        for place in np.arange(generator.uniform(0, period), count, period):
+            sound = same if generator.random() < 0.7 else event()
+            _placed(out, sound, int(place + generator.uniform(-jitter, jitter)), generator.uniform(0.4, 1.0))
+        return out
+    for _ in range(int(generator.integers(2, 10))):
+        _placed(out, event(), int(generator.integers(-RATE // 10, count)), generator.uniform(0.05, 1.0))
+    return out
+
+
+def _placed(out: Sound, event: Sound, place: int, gain: float) -> Sound:
+    first, last = max(place, 0), min(place + event.size, out.size)
+    if last > first:
+        out[first:last] += gain * event[first - place : last - place]
+    return out
+
+
+# Steady sounds.
+
+
+def _hiss(generator: Generator, count: int) -> Sound:
+    """Noise that falls with frequency, from white to far beyond brown, between two edges: wind, taps, engines."""
+    low, high = np.sort(np.exp(generator.uniform(np.log(30), np.log(RATE / 2), 2)))
+    tilt = generator.uniform(0, 2)
+
+    def colour(hertz: Sound) -> Sound:
+        edges = 1 / (1 + (low / np.maximum(hertz, 1)) ** 4) / (1 + (hertz / high) ** 4)
+        return np.asarray(np.maximum(hertz, 20.0) ** -tilt * (0.03 + edges))
+
+    return _coloured(generator, count, colour)
+
+
+def _hum(generator: Generator, count: int) -> Sound:
+    """Harmonics of a pitch that wanders: motors, mains, horns, bells."""
+    return _harmonics(generator, count, *np.exp(generator.uniform(np.log(40), np.log(3000), 2)))
+
+
+def _patter(generator: Generator, count: int) -> Sound:
+    """Very many small blows: rain, fire, applause, frying."""
+    blows = generator.random(count) < 10 ** generator.uniform(-3.5, -1.5)
+    heights = np.where(blows, generator.standard_normal(count) * generator.exponential(1.0, count), 0.0)
+    length = int(RATE * generator.uniform(0.001, 0.02))
+    tail = generator.standard_normal(length) * np.exp(-np.arange(length) / length * 5)
+    size = count + length
+    return np.asarray(np.fft.irfft(np.fft.rfft(heights, size) * np.fft.rfft(tail, size), size)[:count])
+
+
+# Events.
+
+
+def _blow(generator: Generator, recordings: Sequence[Samples]) -> Sound:
+    """Something is struck, rings and dies away: doors, dishes, keys, clocks."""
+    time = np.arange(int(RATE * generator.uniform(0.005, 0.4))) / RATE
+    ring = generator.uniform(0, 1) * generator.standard_normal(time.size) * np.exp(-time * generator.uniform(50, 500))
+    for _ in range(int(generator.integers(0, 6))):
+        hertz = np.exp(generator.uniform(np.log(80), np.log(7000)))
+        decay = generator.uniform(8, 200)
+        ring += (
+            generator.uniform(0.1, 1)
+            * np.sin(2 * np.pi * hertz * time + generator.uniform(0, 7))
+            * np.exp(-time * decay)
+        )
+    return ring
+
+
+def _drop(generator: Generator, recordings: Sequence[Samples]) -> Sound:
+    """A tone that slides while it dies: drops, bubbles, chirps, clicks of a tongue."""
+    time = np.arange(int(RATE * generator.uniform(0.01, 0.15))) / RATE
+    pitch = _slide(generator, time.size, 200, 5000)
+    return np.sin(2 * np.pi * np.cumsum(pitch) / RATE) * np.exp(-time * generator.uniform(10, 120))
+
+
+def _puff(generator: Generator, recordings: Sequence[Samples]) -> Sound:
+    """Noise through a tube: breath, coughs, sneezes, saws, brushes."""
+    count = int(RATE * np.exp(generator.uniform(np.log(0.02), np.log(0.9))))
+    peaks = np.exp(generator.uniform(np.log(200), np.log(7000), int(generator.integers(1, 5))))
+    widths = peaks * generator.uniform(0.05, 0.6, peaks.size)
+    heights = generator.uniform(0.2, 1, peaks.size)
+    floor = 10 ** generator.uniform(-3, -1)
+
+    def colour(hertz: Sound) -> Sound:
+        bells = heights / (1 + ((hertz[:, None] - peaks) / widths) ** 2)
+        return np.asarray(floor + bells.sum(axis=1))
+
+    return _coloured(generator, count, colour) * _breath(generator, count)
+
+
+def _call(generator: Generator, recordings: Sequence[Samples]) -> Sound:
+    """A throat or a beak: harmonics of a gliding pitch through moving resonances, with some breath."""
+    count = int(RATE * np.exp(generator.uniform(np.log(0.04), np.log(0.9))))
+    pitch = _slide(generator, count, 60, 1500)
+    if generator.random() < 0.3:  # rough
+        beat = 2 * np.pi * generator.uniform(15, 80) / RATE
+        pitch *= 1 + generator.uniform(0.02, 0.3) * np.sin(beat * np.arange(count))
+    resonances = [_slide(generator, count, 250, 4500) for _ in range(int(generator.integers(1, 4)))]
+    sharpness = generator.uniform(2, 12)
+    fall = generator.uniform(0.3, 1.5)
+    phase = 2 * np.pi * np.cumsum(pitch) / RATE
+    out = np.zeros(count)
+    for number in range(1, min(25, int(RATE / 2 / pitch.max())) + 1):
+        hertz = number * pitch
+        gain = sum((1 / (1 + (sharpness * (hertz / centre - 1)) ** 2) for centre in resonances), np.full(count, 0.02))
+        out += number**-fall * gain * np.sin(number * phase)
+    out += generator.uniform(0, 0.2) * out.std() * generator.standard_normal(count)
+    return out * _breath(generator, count)
+
+
+def _squeak(generator: Generator, recordings: Sequence[Samples]) -> Sound:
+    """A few harmonics with a trill: birds, hinges, sirens, alarms, insects."""
+    count = int(RATE * np.exp(generator.uniform(np.log(0.05), np.log(1.2))))
+    begin, end = np.exp(generator.uniform(np.log(300), np.log(6000), 2))
+    return _harmonics(generator, count, begin, end if generator.random() < 0.5 else begin) * _breath(generator, count)
+
+
+def _piece(generator: Generator, recordings: Sequence[Samples]) -> Sound:
+    """A piece of a recording of noise, slower or faster than it was, perhaps backwards."""
+    recording = recordings[int(generator.integers(len(recordings)))]
+    speed = float(np.exp(generator.uniform(np.log(0.35), np.log(2.5))))
+    count = int(RATE * np.exp(generator.uniform(np.log(0.03), np.log(1.2))))
+    count = min(count, int((recording.size - 2) / speed))
+    begin = generator.uniform(0, recording.size - 2 - count * speed)
+    places = begin + speed * np.arange(count)
+    whole = places.astype(np.int64)
+    piece = recording[whole] + (places - whole) * (recording[whole + 1] - recording[whole])
+    return np.asarray((piece[::-1] if generator.random() < 0.3 else piece) * _breath(generator, count))
+
+
+# What they are made of.
+
+
+def _coloured(generator: Generator, count: int, colour: Callable[[Sound], Sound]) -> Sound:
+    """Noise with a spectrum."""
+    size = 1 << max(count - 1, 1).bit_length()
+    spectrum = np.fft.rfft(generator.standard_normal(size))
+    hertz = np.fft.rfftfreq(size, 1 / RATE).astype(np.float64)
+    return np.asarray(np.fft.irfft(spectrum * colour(hertz), size)[:count])
+
+
+def _harmonics(generator: Generator, count: int, begin: float, end: float) -> Sound:
+    time = np.arange(count) / RATE
+    trill = generator.uniform(0, 0.15) * np.sin(2 * np.pi * np.exp(generator.uniform(np.log(0.5), np.log(40))) * time)
+    pitch = np.geomspace(begin, end, count) * (1 + trill)
+    phase = 2 * np.pi * np.cumsum(pitch) / RATE
+    fall = generator.uniform(0, 2)
+    out = np.zeros(count)
+    for number in range(1, int(generator.integers(2, 14))):
+        if number * pitch.max() < RATE / 2:
+            out += number**-fall * np.sin(number * phase + generator.uniform(0, 7))
+    return out
+
+
+def _slide(generator: Generator, count: int, low: float, high: float) -> Sound:
+    """A frequency that moves through two to four points."""
+    points = generator.uniform(np.log(low), np.log(high)) + generator.uniform(0, 0.5) * generator.standard_normal(
+        int(generator.integers(2, 5))
+    )
+    path = np.interp(np.linspace(0, len(points) - 1, count), np.arange(len(points)), points)
+    return np.asarray(np.clip(np.exp(path), low / 2, high * 1.5))
+
+
+def _breath(generator: Generator, count: int) -> Sound:
+    """A loudness that rises from nothing and dies away, with some unrest."""
+    time = np.linspace(0, 1, count)
+    rise, fall = generator.uniform(0.005, 0.5), generator.uniform(0.05, 0.7)
+    shape = np.minimum(time / rise, 1.0) * np.minimum((1 - time) / fall, 1.0) ** generator.uniform(0.5, 3)
+    return np.asarray(shape * (_swell(generator, count) if generator.random() < 0.3 else 1.0))
+
+
+def _swell(generator: Generator, count: int) -> Sound:
+    """A loudness that wanders, slowly or in jerks."""
+    knots = generator.uniform(0, 1, int(generator.integers(3, 30))) ** 3 + 0.01
+    return np.interp(np.linspace(0, len(knots) - 1, count), np.arange(len(knots)), knots)
+
+
+Steady = Callable[[Generator, int], Sound]
+Event = Callable[[Generator, Sequence[Samples]], Sound]
+
+STEADY_SHARE = 0.35
+STEADY: tuple[Steady, ...] = (_hiss, _hiss, _hum, _patter)
+EVENTS: tuple[Event, ...] = (_blow, _drop, _puff, _call, _call, _squeak, _piece)  # the last needs recordings

@@ -1,0 +1,174 @@
+"""How well and how soon keywords are found in a long recording: the rules of circlematch.detection, and others.
+
+python experiments/detection.py MODEL…      a released model's name; one record each in results/detection/
+
+The recording is made of v0.01's validation clips, keywords and other words in any order, with pauses between them, over
+the end of a recording of noise that no model was trained on. A hit is right when it carries the word's label and its
+middle lies in the word's clip; every other hit is false. The delay is counted from the hit's end to the window that
+reports it. The number of windows and the threshold were chosen here, with the test clips unread.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+import circlematch
+from circlematch import detection
+from circlematch.audio import read
+from circlematch.config import FRONT_END
+from circlematch.data.dataset import HELD_OUT_NOISE
+from circlematch.data.tasks import read_task
+from circlematch.detection import BACKGROUND, Outlook
+from circlematch.engine import Stream
+from circlematch.files import write_json
+from circlematch.machine import commit
+from circlematch.safetensors import digest
+
+ROOT = Path(__file__).resolve().parent.parent
+RATE, CLIP = FRONT_END.sample_rate_hz, FRONT_END.clip_samples
+KEYWORDS, OTHERS = 700, 500  # clips in the recording
+LONGEST_PAUSE_S = 0.8
+NOISE_DBFS = -45.0
+WINDOWS, THRESHOLDS = (1, 2, 3, 4, 5), (0.5, 0.6, 0.7, 0.8, 0.9)
+
+Samples = npt.NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class Word:
+    """A keyword in the recording, and where its clip lies, in seconds."""
+
+    label: str
+    start: float
+    end: float
+
+
+def make_recording(data: Path, seed: int = 0) -> tuple[Samples, list[Word]]:
+    """The recording and the keywords in it."""
+    dataset = read_task("gsc1", data)
+    generator = np.random.default_rng(seed)
+    clips = dataset.splits["validation"]
+    spoken = [(dataset.labels[clip.label], clip.path) for clip in clips if clip.path is not None]
+    order = generator.permutation(len(spoken))
+    keywords = [spoken[i] for i in order if spoken[i][0] not in BACKGROUND][:KEYWORDS]
+    others = [spoken[i] for i in order if spoken[i][0] in BACKGROUND][:OTHERS]
+    parts: list[Samples] = []
+    words: list[Word] = []
+    at = 0
+    for label, path in generator.permutation(np.array(keywords + others, dtype=object)):
+        samples = read(path)[:CLIP]
+        pause = int(generator.uniform(0, LONGEST_PAUSE_S) * RATE)
+        if label not in BACKGROUND:
+            words.append(Word(label, at / RATE, (at + CLIP) / RATE))
+        parts.append(np.pad(samples, (0, CLIP - samples.size + pause)))
+        at += CLIP + pause
+    noise = np.concatenate([held_out(read(path)) for path in dataset.noise])
+    noise *= 10 ** (NOISE_DBFS / 20) / np.sqrt(np.mean(np.square(noise)))
+    return np.concatenate(parts) + np.resize(noise, at), words
+
+
+def held_out(noise: Samples) -> Samples:
+    """The end of a recording of noise, which no recipe hears."""
+    return noise[int((1 - HELD_OUT_NOISE) * noise.size) :]
+
+
+def outlook_of(model: circlematch.Model, recording: Samples) -> Outlook:
+    """Every window's probabilities, from the engine, and each keyword's start and end as a clip of its own has them."""
+    stream = Stream(model.engine, 1.0)
+    probabilities: list[npt.NDArray[np.float32]] = []
+    each = lambda: probabilities.append(stream.scores()[1])  # noqa: E731
+    stream.push(recording, each=each)
+    stream.finish(each=each)
+    spans = np.zeros((len(probabilities), len(model.labels), 2), np.float32)
+    step = detection.BLOCK_FRAMES * FRONT_END.hop_samples
+    whole = detection.padded(recording)
+    for window, shares in enumerate(probabilities):
+        label = int(shares.argmax())
+        if model.labels[label] not in BACKGROUND:
+            answer = model.engine.clip(whole[window * step : window * step + CLIP])
+            spans[window, :] = answer.start_ms / FRONT_END.hop_ms, answer.end_ms / FRONT_END.hop_ms - 1
+    first = np.arange(len(probabilities)) * detection.BLOCK_FRAMES
+    return Outlook(np.stack(probabilities), first, CLIP // FRONT_END.hop_samples, spans, recording.size / RATE)
+
+
+def judge(hits: Sequence[detection.Hit], words: Sequence[Word]) -> dict[str, int]:
+    """How many hits are right and how many false; a word can be right once."""
+    found: set[Word] = set()
+    for hit in hits:
+        middle = (hit.start + hit.end) / 2
+        said = [word for word in words if word.start <= middle <= word.end and word.label == hit.label]
+        found.update(said)
+    return {"right": len(found), "false": len(hits) - len(found)}
+
+
+def delays(model: circlematch.Model, recording: Samples) -> list[float]:
+    """Seconds from each hit's end to the moment at which the stream reported it."""
+    stream = Stream(model.engine)
+    step = detection.BLOCK_FRAMES * FRONT_END.hop_samples
+    out = []
+    for at in range(0, recording.size, step):
+        for raw in stream.push(recording[at : at + step]):
+            out.append((at + step) / RATE - raw.end_ms / 1000)
+    return out
+
+
+def measure(model: circlematch.Model, recording: Samples, words: Sequence[Word]) -> dict[str, Any]:
+    """Right and false hits by number of windows and threshold, and the delay of the rules in use."""
+    outlook = outlook_of(model, recording)
+    grid: dict[str, dict[str, dict[str, int]]] = {}
+    usual = detection.SMOOTHED
+    for windows in WINDOWS:
+        detection.SMOOTHED = windows
+        grid[str(windows)] = {
+            str(threshold): judge(detection.find_hits(outlook, model.labels, threshold), words)
+            for threshold in THRESHOLDS
+        }
+    detection.SMOOTHED = usual
+    hits = model.spot(recording, RATE)
+    waits = delays(model, recording)
+    return {
+        "seconds": recording.size / RATE,
+        "keywords": len(words),
+        **judge(hits, words),
+        "median_delay_s": round(median(waits), 3),
+        "delay_90_percent_s": round(float(np.quantile(waits, 0.9)), 3),
+        "windows": usual,
+        "threshold": detection.THRESHOLD,
+        "by_windows_and_threshold": grid,
+    }
+
+
+def main() -> int:
+    """Measure every model that is named."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("models", nargs="+", metavar="MODEL", help="a released model's name or a model file")
+    parser.add_argument(
+        "--data", type=Path, default=ROOT.parent / "data", help="where the data lies (default: ../data)"
+    )
+    options = parser.parse_args()
+    recording, words = make_recording(options.data)
+    for name in options.models:
+        model = circlematch.load(name)
+        found = measure(model, recording, words)
+        if not Path(name).is_file():
+            record = {"model": name, "weights_sha256": digest(dict(model.tensors)), **found, "commit": commit()}
+            write_json(ROOT / "results" / "detection" / f"{name}.json", record)
+        print(
+            f"{name}: {found['right']} of {found['keywords']} words found, {found['false']} false hits in "
+            f"{found['seconds'] / 60:.0f} minutes, reported {found['median_delay_s']:.2f} s after their end"
+        )
+        for windows, row in found["by_windows_and_threshold"].items():
+            print(f"  {windows} windows  " + "  ".join(f"{t}: {v['right']}/{v['false']}" for t, v in row.items()))
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
