@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from streaming import Stream, Subject, engine, offline, subject
 
+import circlematch
 from circlematch import detection
 from circlematch.config import ABLATIONS
 from circlematch.detection import BACKGROUND, Outlook, find_hits, padded
@@ -335,6 +336,48 @@ def test_a_hit_is_reported_by_the_first_window_that_brings_nothing_higher(folder
     assert (label, start, end) == (1, 1100, 1350)  # of window 8, which begins at 800 ms
     assert score == pytest.approx((0.9 + 0.85 + 0.82) / 3)
     assert window == 9
+
+
+def test_with_little_memory_the_same_words_are_found_at_the_same_places(folder: Path, repository: Path) -> None:
+    """There a word's start and end are found in ten steps, with unit frames of 8 bits; here at once."""
+    model = circlematch.load("d16-gsc1")
+    samples = circlematch.read(repository / "examples" / "commands.flac")
+    whole, little = (Stream(engine(folder, *flags), model.compact) for flags in ((), ("-DCM_COMPACT",)))
+    for stream in (whole, little):
+        stream.whole(cut(samples, [777]))
+    assert len(whole.hits) >= 8
+    assert [hit[0] for hit in little.hits] == [hit[0] for hit in whole.hits]
+    for ours, theirs in zip(little.hits, whole.hits, strict=True):
+        assert ours[1] == pytest.approx(theirs[1], abs=2e-3)
+        assert ours[2:] == pytest.approx(theirs[2:], abs=8)
+
+
+def test_scores_at_every_frame_bring_the_same_hits(folder: Path, repository: Path) -> None:
+    model = circlematch.load("d16-gsc1")
+    samples = circlematch.read(repository / "examples" / "commands.flac")
+    usual, every = (Stream(engine(folder), model.compact, every_frame=choice) for choice in (False, True))
+    for stream in (usual, every):
+        stream.whole(cut(samples, [5_000]))
+    assert len(usual.hits) >= 8
+    for ours, theirs in zip(every.hits, usual.hits, strict=True):
+        assert ours[0] == theirs[0]
+        assert ours[1:] == pytest.approx(theirs[1:], abs=1e-3)
+
+
+def test_a_word_at_the_very_end_of_a_recording_is_found(folder: Path, repository: Path) -> None:
+    model = circlematch.load("d16-gsc1")
+    samples = circlematch.read(repository / "examples" / "commands.flac")
+    ((label, _, _, end),) = [hit for hit in spotted(folder, model.compact, samples) if hit[0] == "left"]
+    for cut_ms in (end, end + 50):
+        found = spotted(folder, model.compact, samples[: 16 * cut_ms])
+        assert found[-1][0] == label
+        assert found[-1][3] <= cut_ms
+
+
+def spotted(folder: Path, data: bytes, samples: npt.NDArray[np.float32]) -> list[tuple[str, float, int, int]]:
+    stream = Stream(engine(folder), data)
+    stream.whole(cut(samples, [1_600]))
+    return stream.hits
 
 
 def test_hits_that_nobody_takes_do_not_overrun_anything(folder: Path) -> None:
