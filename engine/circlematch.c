@@ -133,8 +133,9 @@ int cm_finish(cm_stream *stream)
     while (stream->flushed < stream->look_ahead)
         if (flush_frame(stream))
             return 1;
-    if (stream->detection.label >= 0)
-        settle(stream);
+    report(stream);
+    detection_settle(&stream->detection);
+    report(stream);
     return 0;
 }
 

@@ -102,8 +102,8 @@ int cm_finish(cm_stream *stream);
 int64_t cm_scores(const cm_stream *stream, float *scores, float *probabilities);
 
 /* Takes the next hit, if there is one: returns 1 and writes it, else 0. One keyword said once is one hit. It is
- * reported as soon as its probability, the mean over three windows, rises no more. Take hits after every push: 64 wait
- * (4 with CM_COMPACT), then the oldest are lost. */
+ * reported as soon as its probability, the mean over three windows, rises no more; with CM_COMPACT one window later.
+ * Take hits after every push: 64 wait (4 with CM_COMPACT), then the oldest are lost. */
 int cm_next_hit(cm_stream *stream, cm_hit *hit);
 
 /* One clip: the first second of `samples`, with silence behind it where there are fewer. Resets the stream, leaves

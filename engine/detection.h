@@ -1,9 +1,9 @@
 /* From window scores to hits: where a keyword was said, only once, and soon. circlematch/detection.py is the definition.
  *
  * What counts is the mean of a keyword's probabilities in the last SMOOTHED windows. A candidate is the highest mean so
- * far that reaches the threshold; the first window that brings nothing higher makes it a hit. Its start and end are found
- * in between, bit by bit where there is little time (span.h). A keyword that was a hit must fall below the threshold
- * before it can be one again, and no two hits share time.
+ * far that reaches the threshold; the first window that brings nothing higher settles it: it is a hit, to be reported
+ * once its start and end are found (span.h). A keyword that was settled must fall below the threshold before it can be
+ * again, and no two hits share time.
  */
 #ifndef CM_DETECTION_H
 #define CM_DETECTION_H
@@ -26,6 +26,8 @@ typedef struct {
     float threshold;
     int32_t label;              /* the candidate, or -1 */
     float peak;                 /* its mean */
+    int32_t settled;            /* what is to be reported, or -1 */
+    float settled_peak;
     int64_t free_ms;            /* the last hit's end */
     cm_hit waiting[WAITING];    /* hits that were not taken yet, from the oldest on */
     int32_t count;
@@ -35,15 +37,23 @@ static void detection_reset(cm_detection *detection, int classes)
 {
     memset(detection->spent, 0, (size_t)classes);
     detection->windows = detection->count = 0;
-    detection->label = -1;
+    detection->label = detection->settled = -1;
     detection->free_ms = 0;
 }
 
-/* The candidate, from start to end, becomes a hit. Where nobody takes the hits, the oldest are lost. */
-static void detection_settle(cm_detection *detection, int64_t start_ms, int64_t end_ms)
+/* Nothing higher will come: the candidate, if there is one, is to be reported. */
+static void detection_settle(cm_detection *detection)
 {
-    const cm_hit hit = { detection->label, detection->peak, start_ms, end_ms };
+    detection->settled = detection->label;
+    detection->settled_peak = detection->peak;
     detection->label = -1;
+}
+
+/* What is settled, from start to end, becomes a hit. Where nobody takes the hits, the oldest are lost. */
+static void detection_report(cm_detection *detection, int64_t start_ms, int64_t end_ms)
+{
+    const cm_hit hit = { detection->settled, detection->settled_peak, start_ms, end_ms };
+    detection->settled = -1;
     if (start_ms >= end_ms || start_ms < detection->free_ms)
         return;
     if (detection->count == WAITING) {
@@ -64,11 +74,9 @@ static float detection_mean(const cm_detection *detection, const float *probabil
     return (sum + probabilities[label]) / (float)(older + 1);
 }
 
-typedef enum { NOTHING, NEW_CANDIDATE, SETTLED } cm_change;
-
-/* Takes the probabilities of one window. Says whether it made a candidate, whose start and end are to be found in it, or
- * settled the one before, which is to be given to detection_settle. */
-static cm_change detection_window(const cm_model *model, cm_detection *detection, const float *probabilities)
+/* Takes the probabilities of one window. Returns whether it made a candidate, whose start and end are to be found in it;
+ * else it settles the one before. What was settled earlier must be reported by now. */
+static int detection_window(const cm_model *model, cm_detection *detection, const float *probabilities)
 {
     const int classes = model->classes;
     const float before = detection->label < 0 ? -1.0f : detection->peak;
@@ -86,9 +94,11 @@ static cm_change detection_window(const cm_model *model, cm_detection *detection
     if (best == before && detection->label >= 0)
         detection->spent[detection->label] =
             detection_mean(detection, probabilities, classes, detection->label) >= detection->threshold;
+    if (best == before)
+        detection_settle(detection);
     memmove(detection->before, detection->before + classes, sizeof(float) * (SMOOTHED - 2) * (size_t)classes);
     memcpy(detection->before + (SMOOTHED - 2) * classes, probabilities, sizeof(float) * (size_t)classes);
-    return best > before ? NEW_CANDIDATE : detection->label < 0 ? NOTHING : SETTLED;
+    return best > before;
 }
 
 /* Takes the oldest hit. */

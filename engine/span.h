@@ -1,6 +1,6 @@
 /* Where a keyword starts and ends: the expected frames of its first and its last prototype, over all ordered paths
- * through the window in which it was most probable. One pass over the kept unit frames, which may be spread over the ten
- * frames that follow: each of them overwrites the oldest kept frame, and ten are read before. */
+ * through the window in which it was most probable. One pass over the kept unit frames. With CM_COMPACT it is spread over
+ * the twenty frames that follow: each of them overwrites the oldest kept frame, after that one was read. */
 #ifndef CM_SPAN_H
 #define CM_SPAN_H
 
@@ -8,10 +8,17 @@
 #include "stream.h"
 
 #ifdef CM_COMPACT
-#define SPAN_FRAMES BLOCK_FRAMES        /* read with every frame that follows */
+#define SPAN_BLOCKS 2
 #else
-#define SPAN_FRAMES T                   /* read at once */
+#define SPAN_BLOCKS 0                   /* at once */
 #endif
+
+/* How many frames to read with the frame `in_block`, so that a block reads half a window: one with the first, which also
+ * stores the block before, one with the last, which also decides, and six with each of the others. */
+CM_INLINE int span_share(int in_block)
+{
+    return in_block == 0 || in_block == BLOCK_FRAMES - 1 ? 1 : 6;
+}
 
 /* Reads the next frames of the window. */
 static void span_go_on(cm_stream *stream, int count)
@@ -49,7 +56,7 @@ static void span_begin(cm_stream *stream, int label)
     span->first_frame = stream->newest + 1 - T;
     span->place = stream->place;
     span->next = stream->model->mean_pooling ? T : 0;  /* without prototypes it is the window */
-    if (SPAN_FRAMES == T)
+    if (SPAN_BLOCKS == 0)
         span_go_on(stream, T);
 }
 

@@ -157,24 +157,27 @@ static void finish_block(cm_stream *stream)
     stream->in_block = 0;
 }
 
-/* The candidate becomes a hit. */
-static void settle(cm_stream *stream)
+/* What is settled becomes a hit. */
+static void report(cm_stream *stream)
 {
     int64_t start_ms, end_ms;
+    if (stream->detection.settled < 0)
+        return;
     span_end(stream, &start_ms, &end_ms);
-    detection_settle(&stream->detection, start_ms, end_ms);
+    detection_report(&stream->detection, start_ms, end_ms);
 }
 
-/* The newest window's part in finding hits. A window that ends inside a block has none. */
+/* The newest window's part in finding hits. A window that ends inside a block has none. With CM_COMPACT, what a window
+ * has settled waits for the next: then its start and end are found. */
 static void detect(cm_stream *stream)
 {
     if (stream->in_block < BLOCK_FRAMES)
         return;
-    const cm_change change = detection_window(stream->model, &stream->detection, stream->probabilities);
-    if (change == NEW_CANDIDATE)
+    report(stream);
+    if (detection_window(stream->model, &stream->detection, stream->probabilities))
         span_begin(stream, stream->detection.label);
-    else if (change == SETTLED)
-        settle(stream);
+    if (SPAN_BLOCKS == 0)
+        report(stream);
 }
 
 /* A frame has come out of the encoder: features in two halves. Returns whether a window ends with it. */
@@ -193,7 +196,7 @@ static int head_step(cm_stream *stream, const float *first, const float *second)
     }
     if (stream->in_block == BLOCK_FRAMES)
         finish_block(stream);
-    span_go_on(stream, SPAN_FRAMES);
+    span_go_on(stream, span_share(stream->in_block));
     keep_frame(stream, unit);
     add_frame(stream, &stream->open, unit, stream->place);
     const int scored = score_window(stream);

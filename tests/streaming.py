@@ -84,13 +84,12 @@ size_t detect_all(const cm_model *model, const float *probabilities, const int64
     detection.threshold = threshold;
     detection_reset(&detection, model->classes);
     for (int64_t w = 0; w <= windows; w++) {
-        cm_change change = detection.label < 0 ? NOTHING : SETTLED;  /* at the end */
-        if (w < windows)
-            change = detection_window(model, &detection, probabilities + w * model->classes);
-        if (change == NEW_CANDIDATE)
+        if (w == windows)
+            detection_settle(&detection);
+        else if (detection_window(model, &detection, probabilities + w * model->classes))
             span = spans + 2 * (w * model->classes + detection.label);
-        if (change == SETTLED)
-            detection_settle(&detection, span[0], span[1] < length_ms ? span[1] : length_ms);
+        if (detection.settled >= 0)
+            detection_report(&detection, span[0], span[1] < length_ms ? span[1] : length_ms);
         while (found < room && detection_next(&detection, &hits[found]))
             reported[found++] = w;
     }
@@ -187,6 +186,7 @@ class Stream:
         self.scores: list[Floats] = []
         self.probabilities: list[Floats] = []
         self.hits: list[tuple[str, float, int, int]] = []
+        self.reported: list[int] = []  # the newest window's last frame when a hit came
 
     def push(self, samples: npt.NDArray[Any]) -> None:
         """Some samples, int16 or float32."""
@@ -207,7 +207,7 @@ class Stream:
 
     def reset(self) -> None:
         self.engine.lib.cm_reset(self.stream)
-        self.ends, self.scores, self.probabilities, self.hits = [], [], [], []
+        self.ends, self.scores, self.probabilities, self.hits, self.reported = [], [], [], [], []
 
     def look(self) -> None:
         """Keep what is new."""
@@ -222,6 +222,7 @@ class Stream:
         while lib.cm_next_hit(self.stream, hit):
             label = ffi.string(lib.cm_label(self.model, hit.label)).decode()
             self.hits.append((label, hit.score, hit.start_ms, hit.end_ms))
+            self.reported.append(end)
 
     def whole(self, chunks: Iterable[npt.NDArray[Any]]) -> Floats:
         """Scores of all windows of a recording: (W, K)."""

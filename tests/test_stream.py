@@ -339,7 +339,7 @@ def test_a_hit_is_reported_by_the_first_window_that_brings_nothing_higher(folder
 
 
 def test_with_little_memory_the_same_words_are_found_at_the_same_places(folder: Path, repository: Path) -> None:
-    """There a word's start and end are found in ten steps, with unit frames of 8 bits; here at once."""
+    """There a word's start and end are found in twenty steps, with unit frames of 8 bits; here at once."""
     model = circlematch.load("d16-gsc1")
     samples = circlematch.read(repository / "examples" / "commands.flac")
     whole, little = (Stream(engine(folder, *flags), model.compact) for flags in ((), ("-DCM_COMPACT",)))
@@ -350,6 +350,30 @@ def test_with_little_memory_the_same_words_are_found_at_the_same_places(folder: 
     for ours, theirs in zip(little.hits, whole.hits, strict=True):
         assert ours[1] == pytest.approx(theirs[1], abs=2e-3)
         assert ours[2:] == pytest.approx(theirs[2:], abs=8)
+    assert little.reported == [frame + 10 for frame in whole.reported]  # so one window later
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_with_little_memory_starts_and_ends_are_those_of_the_definition(folder: Path, seed: int) -> None:
+    """Weights that nobody trained: their paths run through the whole window, so every frame must be read in time."""
+    what, network = network_of(16, 5, "full", seed)
+    samples = noise(80_000, seed, loudness=0.3)
+    stream = Stream(engine(folder, "-DCM_COMPACT"), what.data, threshold=0.0)
+    stream.whole(cut(samples, [3_000]))
+    expected = find_hits(reference_outlook(network, samples), what.labels, 0.0)
+    assert [hit[0] for hit in stream.hits] == [hit.label for hit in expected]
+    for (_, _, start, end), hit in zip(stream.hits, expected, strict=True):
+        assert (start, end) == pytest.approx((1000 * hit.start, 1000 * hit.end), abs=2.5)
+
+
+def test_with_little_memory_no_word_is_lost_wherever_a_recording_ends(folder: Path, repository: Path) -> None:
+    model = circlematch.load("d16-gsc1")
+    samples = circlematch.read(repository / "examples" / "commands.flac")
+    whole, little = (Stream(engine(folder, *flags), model.compact) for flags in ((), ("-DCM_COMPACT",)))
+    for length_ms in range(500, 2_500, 100):
+        for stream in (whole, little):
+            stream.whole([samples[: 16 * length_ms]])
+        assert [hit[0] for hit in little.hits] == [hit[0] for hit in whole.hits], length_ms
 
 
 def test_scores_at_every_frame_bring_the_same_hits(folder: Path, repository: Path) -> None:
