@@ -103,8 +103,7 @@ def little_memory() -> str:
         f"A stream of D{record['width']} with {record['classes']} classes takes {in_floats:,} bytes,"
         f" and {ram['stream']:,} with CM_COMPACT on a Cortex-M4F,\n"
         f"with {ram['stack']} bytes of stack. There a hop takes {hop['mean']:,} instructions in the mean,"
-        f" and no more than {hop['largest_without_keyword']:,} while no\n"
-        f"keyword is heard; up to {hop['largest']:,} where one reaches a new peak and its start and end are computed.\n"
+        f" and no hop more than {hop['largest']:,}.\n"
     )
 
 
