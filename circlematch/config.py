@@ -162,7 +162,7 @@ class Recipe:
     unknown_share: float | None = None  # unknown words drawn anew each epoch, per keyword; None: always the same tenth
     silence_share: float | None = None  # the same for clips of silence
     starts: int = 1  # beginnings that are tried, of which the best goes on; not in the paper
-    start_epochs: int = 3  # for how long each of them
+    start_epochs: int = 3  # epochs of each round, after which the better half of them goes on
     augmentation: Augmentation = Augmentation()
 
     def __post_init__(self) -> None:

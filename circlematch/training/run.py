@@ -212,7 +212,7 @@ def _finish(
         "threads": threads_of(step),
         "peak_resident_mib": peak_resident_mib(),
         "processor": processor(),
-        "training_seconds": round(sum(epoch.seconds for epoch in epochs) + wasted_seconds(starts), 1),
+        "training_seconds": round(sum(epoch.seconds for epoch in epochs) + wasted_seconds(starts, epochs), 1),
         "step": step.name,
         "starts": _rows(starts),
         "history": _rows(epochs),
