@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from circlematch import load
+from circlematch.engine import Stream
 from circlematch.export import export, self_test_clip
 
 STRICT = [
@@ -128,5 +129,8 @@ def test_a_cpp_program_hears_what_python_hears(repository: Path, tmp_path: Path)
     assert built.returncode == 0, built.stderr
     result = subprocess.run([program], capture_output=True, text=True)
     assert result.returncode == 0, f"ended with {result.returncode}"
-    expected = model.engine.clip(self_test_clip()).scores
+    stream = Stream(model.engine)
+    stream.push(self_test_clip())
+    stream.finish()
+    expected, _ = stream.scores()
     np.testing.assert_allclose([float(line) for line in result.stdout.split()], expected, atol=1e-4)

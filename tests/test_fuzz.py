@@ -59,8 +59,8 @@ PLANTED = {
     "a hit that chunks lose": (
         "stream-compact",
         "circlematch.c",
-        "stream->samples_heard += (int64_t)taken;",
-        "stream->samples_heard += (int64_t)taken; stream->detection.count -= taken < 80 && stream->detection.count;",
+        "if (stream->filled == CM_WINDOW && next_frame(stream))",
+        "if (stream->filled == CM_WINDOW && next_frame(stream) && (taken > 80 || !(stream->detection.count = 0)))",
     ),
     "a frame too few": ("stream-compact", "stream.h", "PLACE(kept, T * n->frame)", "PLACE(kept, (T - 1) * n->frame)"),
     "a reset that leaves samples": (
