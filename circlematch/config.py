@@ -134,6 +134,7 @@ class Augmentation:
     loudest_noise_dbfs: float = -46.0
     coloured_speech: float = 0.0  # share of spoken clips that get recorded or made noise instead; not in the paper
     coloured_silence: float = 0.0  # share of silent clips that are such noise; not in the paper
+    hard_silence: float = 0.0  # share of those that are noise which the network takes for a keyword; not in the paper
     quietest_coloured_dbfs: float = -70.0
     loudest_coloured_dbfs: float = -30.0  # behind speech
     loudest_silence_dbfs: float = -10.0  # alone

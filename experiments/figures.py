@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from statistics import mean, stdev
-from typing import Any
+from typing import Any, Literal
 
 from grid import ROOT, SEEDS, WIDTHS, Cell
 from matplotlib.axes import Axes
@@ -23,8 +24,11 @@ from circlematch.config import Network
 from circlematch.files import write_atomically
 from circlematch.parameters import parameter_count
 
+Box = tuple[float, float, float, float]  # left, bottom, right, top, in points
+
 FIGURES = ROOT / "docs" / "figures"
 PEERS = Path(__file__).with_name("peers.json")
+LETTERS = 6.5  # points
 PAPERS_RECIPE, RELEASE = ("o", "C0", "measured here, the paper's recipe"), ("D", "C3", "measured here, release recipe")
 
 
@@ -68,8 +72,15 @@ def draw_pareto() -> Figure:
     """Accuracy against parameters, both versions of Speech Commands; what is published is hollow or a cross."""
     peers = json.loads(PEERS.read_text())
     figure = Figure(figsize=(11, 5), layout="constrained")
+    names: list[list[tuple[str, tuple[float, float]]]] = []
     for axes, (task, panel) in zip(figure.subplots(1, 2), PANELS.items(), strict=True):
-        _draw_published(axes, peers, panel.published)
+        axes.set_xscale("log")
+        axes.set_xlim(800, 32_000)
+        axes.set_ylim(81, 98)
+        shown = [peer for peer in peers if panel.published in peer and peer["parameters"] < axes.get_xlim()[1]]
+        points = [(peer["parameters"], peer[panel.published]) for peer in shown]
+        axes.scatter(*zip(*points, strict=True), marker="x", color="grey", label="others, as published")
+        names.append([(peer["name"], point) for peer, point in zip(shown, points, strict=True)])
         sizes = [parameter_count(Network(width=width)) for width in WIDTHS]
         theirs = [of_paper(text) for text in PAPER[task]]
         axes.errorbar(
@@ -84,14 +95,14 @@ def draw_pareto() -> Figure:
         )
         for measured in panel.measured:
             _draw_measured(axes, *measured)
-        axes.set_xscale("log")
-        axes.set_xlim(800, 20_000)
-        axes.set_ylim(81, 98)
         axes.set_xlabel("parameters")
         axes.set_ylabel("accuracy, %")
         axes.set_title(f"{panel.title}, 12 classes, test with digital silence", fontsize="medium")
         axes.grid(alpha=0.3)
         axes.legend(fontsize="small", loc="lower right")
+    figure.draw_without_rendering()  # now it is known where everything lies
+    for axes, of_axes in zip(figure.axes, names, strict=True):
+        _write_names(axes, of_axes)
     return figure
 
 
@@ -107,19 +118,51 @@ def _draw_measured(axes: Axes, task: str, recipe: str, split: str, look: tuple[s
         axes.errorbar(sizes, middles, spreads, fmt=f"{marker}-", color=colour, capsize=3, label=words)
 
 
-def _draw_published(axes: Axes, peers: list[dict[str, Any]], version: str) -> None:
-    shown = [peer for peer in peers if version in peer and peer["parameters"] <= 20_000]
-    sizes, shares = [peer["parameters"] for peer in shown], [peer[version] for peer in shown]
-    axes.scatter(sizes, shares, marker="x", color="grey", label="others, as published")
-    for peer in shown:
+def _write_names(axes: Axes, names: list[tuple[str, tuple[float, float]]]) -> None:
+    """The peers' names beside their crosses, away from each other, from all crosses and from the curves."""
+    taken = [_around(*_in_points(axes, place)) for _, place in names]
+    for line in axes.get_lines():
+        path = [_in_points(axes, (float(x), float(y))) for x, y in line.get_xydata()]
+        for (x, y), (to_x, to_y) in pairwise(path):
+            steps = range(int(max(abs(to_x - x), abs(to_y - y)) / 4) + 1)
+            taken += [_around(x + (to_x - x) * i / len(steps), y + (to_y - y) * i / len(steps)) for i in steps]
+    for name, place in sorted(names, key=lambda named: -named[1][1]):
+        offset, side = _free_place(axes, place, name, taken)
         axes.annotate(
-            peer["name"],
-            (peer["parameters"], peer[version]),
-            xytext=(4, -9),
+            name,
+            place,
+            xytext=offset,
             textcoords="offset points",
-            fontsize="x-small",
+            fontsize=LETTERS,
             color="dimgrey",
+            horizontalalignment=side,
         )
+
+
+def _in_points(axes: Axes, place: tuple[float, float]) -> tuple[float, float]:
+    x, y = axes.transData.transform(place) * 72 / axes.figure.dpi
+    return float(x), float(y)
+
+
+def _around(x: float, y: float) -> Box:
+    return x - 3, y - 3, x + 3, y + 3
+
+
+def _free_place(
+    axes: Axes, place: tuple[float, float], name: str, taken: list[Box]
+) -> tuple[tuple[float, float], Literal["left", "right"]]:
+    """Where a name beside a point covers no other name and stays in the picture; the place is then taken."""
+    x, y = _in_points(axes, place)
+    left, right = (axes.transAxes.transform((edge, 0))[0] * 72 / axes.figure.dpi for edge in (0, 1))
+    width = 0.55 * LETTERS * len(name)
+    for up in (-LETTERS / 3, LETTERS / 2, -LETTERS, LETTERS, -1.6 * LETTERS, 2 * LETTERS, -2.6 * LETTERS):
+        for side, begin in (("left", x + 6), ("right", x - 6 - width)):
+            box = (begin, y + up, begin + width, y + up + LETTERS)
+            apart = all(box[2] < b[0] or b[2] < box[0] or box[3] < b[1] or b[3] < box[1] for b in taken)
+            if apart and box[0] > left and box[2] < right:
+                taken.append(box)
+                return (-6 if side == "right" else 6, up), "right" if side == "right" else "left"
+    return (6, -LETTERS / 3), "left"
 
 
 def draw_ablations() -> Figure | None:

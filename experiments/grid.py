@@ -127,6 +127,7 @@ TRIALS: dict[str, dict[str, Any]] = {
     "sounds-more-30-lr3e-2": MORE | {"peak_learning_rate": 3e-2},
     "sounds-more-30-hard": MORE | {"label_smoothing": 0.0},
     "rounds-60-lr3e-2": MORE | {"peak_learning_rate": 3e-2, "starts": 16, "start_epochs": 2, "epochs": 60},
+    "sounds-more-30-lr3e-2-hard0.5": MORE | {"peak_learning_rate": 3e-2, "hard_silence": 0.5},
     "sounds-most-30": MORE | {"silence_share": 1.0, "unknown_share": 0.2},
 }
 SEARCHED = {  # what was run: (width, seed) of each trial
@@ -139,6 +140,7 @@ SEARCHED = {  # what was run: (width, seed) of each trial
     "sounds-more-30": ((8, 0), (16, 0)),
     "sounds-more-30-lr3e-2": ((8, 0), (16, 0)),
     "sounds-more-30-hard": ((8, 0),),
+    "sounds-more-30-lr3e-2-hard0.5": ((8, 0),),
     "sounds-most-30": ((8, 0),),
     "rounds-60-lr3e-2": ((4, 0), (4, 1)),
 }
