@@ -134,7 +134,6 @@ class Augmentation:
     loudest_noise_dbfs: float = -46.0
     coloured_speech: float = 0.0  # share of spoken clips that get recorded or made noise instead; not in the paper
     coloured_silence: float = 0.0  # share of silent clips that are such noise; not in the paper
-    hard_silence: float = 0.0  # share of those that are noise which the network takes for a keyword; not in the paper
     quietest_coloured_dbfs: float = -70.0
     loudest_coloured_dbfs: float = -30.0  # behind speech
     loudest_silence_dbfs: float = -10.0  # alone
@@ -189,8 +188,27 @@ def paper(width: int) -> tuple[Network, Recipe]:
     return Network(width=width), Recipe()
 
 
+def release(width: int) -> tuple[Network, Recipe]:
+    """Models for use, of the paper's networks: noise for silence, high learning rates, small batches, no dropout.
+
+    docs/release.md says why; every number was chosen on validation. The smaller the network, the more it matters where
+    it begins.
+    """
+    recipe = Recipe(
+        epochs=100,
+        batch_size=128,
+        peak_learning_rate=3e-2,
+        unknown_share=0.1,
+        silence_share=0.6,
+        starts=16 if width < 8 else 8 if width < 16 else 4,
+        start_epochs=2,
+        augmentation=Augmentation(coloured_speech=0.25, coloured_silence=0.9),
+    )
+    return Network(width=width, dropout=0.0), recipe
+
+
 # The recipes by name: what is trained, and how, for a width.
-RECIPES: dict[str, Callable[[int], tuple[Network, Recipe]]] = {"paper": paper}
+RECIPES: dict[str, Callable[[int], tuple[Network, Recipe]]] = {"paper": paper, "release": release}
 
 FRONT_END = FrontEnd()
 

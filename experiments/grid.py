@@ -127,7 +127,8 @@ TRIALS: dict[str, dict[str, Any]] = {
     "sounds-more-30-lr3e-2": MORE | {"peak_learning_rate": 3e-2},
     "sounds-more-30-hard": MORE | {"label_smoothing": 0.0},
     "rounds-60-lr3e-2": MORE | {"peak_learning_rate": 3e-2, "starts": 16, "start_epochs": 2, "epochs": 60},
-    "sounds-more-30-lr3e-2-hard0.5": MORE | {"peak_learning_rate": 3e-2, "hard_silence": 0.5},
+    "sounds-more-30-lr3e-2-smooth0.1": MORE | {"peak_learning_rate": 3e-2, "label_smoothing": 0.1},
+    "sounds-more-30-lr3e-2-speech0.5": MORE | {"peak_learning_rate": 3e-2, "coloured_speech": 0.5},
     "sounds-most-30": MORE | {"silence_share": 1.0, "unknown_share": 0.2},
 }
 SEARCHED = {  # what was run: (width, seed) of each trial
@@ -140,7 +141,8 @@ SEARCHED = {  # what was run: (width, seed) of each trial
     "sounds-more-30": ((8, 0), (16, 0)),
     "sounds-more-30-lr3e-2": ((8, 0), (16, 0)),
     "sounds-more-30-hard": ((8, 0),),
-    "sounds-more-30-lr3e-2-hard0.5": ((8, 0),),
+    "sounds-more-30-lr3e-2-smooth0.1": ((8, 0),),
+    "sounds-more-30-lr3e-2-speech0.5": ((8, 0),),
     "sounds-most-30": ((8, 0),),
     "rounds-60-lr3e-2": ((4, 0), (4, 1)),
 }
@@ -153,6 +155,7 @@ TABLES: dict[str, tuple[Cell, ...]] = {
     "table1": tuple(Cell("gsc1", width, seed) for seed in SEEDS for width in WIDTHS),
     "table1-composite": tuple(Cell("composite", width, seed) for seed in SEEDS for width in WIDTHS),
     "table2": tuple(Cell("gsc1", 16, seed, row) for seed in SEEDS for row in ABLATIONS),
+    "release": tuple(Cell("gsc", width, seed, recipe="release") for seed in SEEDS for width in WIDTHS),
     "search": tuple(
         Cell("gsc", width, seed, variant=f"search/{name}") for name, runs in SEARCHED.items() for width, seed in runs
     ),

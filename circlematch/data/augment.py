@@ -6,8 +6,6 @@ PyTorch or native, is given the same plan and so hears the same batch.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import numpy.typing as npt
 
@@ -16,15 +14,7 @@ from circlematch.data.cache import ZEROS
 from circlematch.data.noise import NoisePool
 from circlematch.front_end import AugmentPlan
 
-__all__ = ["Augmenter", "HardNoise"]
-
-
-@dataclass(frozen=True)
-class HardNoise:
-    """Places in the pool, and levels, at which noise is hard to tell from a keyword."""
-
-    places: npt.NDArray[np.uint32]
-    levels_dbfs: npt.NDArray[np.float64]
+__all__ = ["Augmenter"]
 
 
 class Augmenter:
@@ -33,10 +23,8 @@ class Augmenter:
     def __init__(self, config: Augmentation, pool: NoisePool) -> None:
         self.config, self.pool = config, pool
 
-    def plan(
-        self, rows: npt.NDArray[np.int64], generator: np.random.Generator, hard: HardNoise | None = None
-    ) -> AugmentPlan:
-        """What happens to the next clips; a negative row is a clip of silence, some of them with hard noise."""
+    def plan(self, rows: npt.NDArray[np.int64], generator: np.random.Generator) -> AugmentPlan:
+        """What happens to the next clips; a negative row is a clip of silence."""
         config, count = self.config, len(rows)
         reach = config.shift_ms * FRONT_END.sample_rate_hz // 1000
         level_dbfs = generator.uniform(config.quietest_noise_dbfs, config.loudest_noise_dbfs, count)
@@ -52,10 +40,5 @@ class Augmenter:
             places = generator.integers(*self.pool.coloured, count, dtype=np.uint32)
             level_dbfs, offset = np.where(coloured, levels, level_dbfs), np.where(coloured, places, offset)
             noisy |= coloured
-            if hard is not None:
-                chosen = silent & coloured & (generator.random(count) < config.hard_silence)
-                which = generator.integers(0, len(hard.places), count)
-                level_dbfs = np.where(chosen, hard.levels_dbfs[which], level_dbfs)
-                offset = np.where(chosen, hard.places[which], offset)
         gain = np.where(noisy, 10.0 ** (level_dbfs / 20.0) * sign, 0.0)
         return AugmentPlan(shift, offset, gain.astype(np.float32), self.pool.samples)

@@ -21,9 +21,6 @@ class EpochSampler:
 
     def __init__(self, clips: ClipSet, labels: tuple[str, ...], recipe: Recipe) -> None:
         of = {label: np.flatnonzero(clips.labels == number) for number, label in enumerate(labels)}
-        self.background = np.array(
-            [number for number, label in enumerate(labels) if label in (UNKNOWN, SILENCE)], np.int64
-        )
         base = np.ones(len(clips), dtype=bool)
         base[len(clips) - clips.spare :] = False
         keywords = sum(len(where) for label, where in of.items() if label not in (UNKNOWN, SILENCE))

@@ -14,20 +14,17 @@ from math import isfinite
 import numpy as np
 
 from circlematch.config import Recipe
-from circlematch.data.augment import Augmenter, HardNoise
+from circlematch.data.augment import Augmenter
 from circlematch.data.cache import ClipSet
 from circlematch.data.epoch import EpochSampler
 from circlematch.errors import DivergedError
 from circlematch.evaluation import predict_all
 from circlematch.training.checkpoint import Epoch
-from circlematch.training.hard import find_hard_noise
 from circlematch.training.schedule import one_cycle
 from circlematch.training.step import Batch, Step
 from circlematch.training.watch import Watcher
 
 __all__ = ["Lessons", "accuracy", "one_epoch", "train"]
-
-HARD = 7  # sets the search for hard noise apart from what the epoch itself draws
 
 
 @dataclass(frozen=True)
@@ -45,14 +42,14 @@ class Lessons:
         """Clips in an epoch."""
         return self.sampler.size
 
-    def batches(self, epoch: int, hard: HardNoise | None = None) -> Iterator[Batch]:
+    def batches(self, epoch: int) -> Iterator[Batch]:
         """The clips of an epoch in a shuffled order; the last batch may be smaller."""
         generator = np.random.default_rng([self.seed, epoch])
         order = self.sampler.draw(generator)
         for index, start in enumerate(range(0, len(order), self.batch_size)):
             chosen = order[start : start + self.batch_size]
             rows = self.clips.rows[chosen]
-            plan = self.augmenter.plan(rows, generator, hard)
+            plan = self.augmenter.plan(rows, generator)
             yield Batch(self.clips.audio, rows, self.clips.labels[chosen], plan, seed=(self.seed, epoch, index))
 
 
@@ -93,9 +90,7 @@ def _epoch(
     """Learn from every clip of the epoch; returns the mean loss and the last learning rate."""
     batches_per_epoch = -(-lessons.size // recipe.batch_size)
     total, learned, rate = 0.0, 0, 0.0
-    searcher = np.random.default_rng([lessons.seed, number, HARD])
-    hard = find_hard_noise(step, lessons.augmenter, lessons.sampler.background, searcher)
-    for index, batch in enumerate(lessons.batches(number, hard)):
+    for index, batch in enumerate(lessons.batches(number)):
         rate = one_cycle(number * batches_per_epoch + index, recipe.epochs * batches_per_epoch, recipe)
         loss = step.learn(batch, rate)
         if not isfinite(loss):
