@@ -198,9 +198,9 @@ def release(width: int) -> tuple[Network, Recipe]:
         epochs=100,
         batch_size=128,
         peak_learning_rate=3e-2,
-        unknown_share=0.1,
-        silence_share=0.6,
-        starts=16 if width < 8 else 8 if width < 16 else 4,
+        unknown_share=0.2,
+        silence_share=0.8,
+        starts=16 if width < 8 else 8 if width < 16 else 1,
         start_epochs=2,
         augmentation=Augmentation(coloured_speech=0.25, coloured_silence=0.9),
     )

@@ -1,6 +1,7 @@
 """What a model makes of sounds that are no speech: ESC-50, two thousand recordings of five seconds.
 
 python experiments/world.py MODEL…      a released model's name or a model file; one record each in results/world/
+                                        (of a file only with --first-fold)
 
 ESC-50 (Piczak, 2015) is CC BY-NC: models are measured with it, never trained on it. Its first fold may help to choose a
 recipe; the other four are the measure. Every second is judged alone, as a clip, and the whole recording by the detector
@@ -25,6 +26,7 @@ from circlematch.machine import commit
 from circlematch.safetensors import digest
 
 ROOT = Path(__file__).resolve().parent.parent
+RECORDS = ROOT / "results" / "world"
 CLIP = FRONT_END.clip_samples
 FIRST_FOLD = "1-"  # how its files' names begin
 
@@ -51,12 +53,24 @@ def measure(model: circlematch.Model, recordings: list[npt.NDArray[np.float32]])
     }
 
 
+def short(name: str) -> str:
+    """A released model's name, or that of the run that made a model file."""
+    return Path(name).parent.name if Path(name).is_file() else name
+
+
+def record_path(name: str, first_fold: bool) -> Path | None:
+    """Where the record goes: released models by the four folds, any by the first."""
+    if first_fold:
+        return RECORDS / "first-fold" / f"{short(name)}.json"
+    return None if Path(name).is_file() else RECORDS / f"{name}.json"
+
+
 def main() -> int:
     """Measure every model that is named."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("models", nargs="+", metavar="MODEL", help="a released model's name or a model file")
     parser.add_argument("--data", type=Path, default=ROOT.parent / "data", help="where esc50 lies (../data)")
-    parser.add_argument("--first-fold", action="store_true", help="the fold for choosing, which leaves no record")
+    parser.add_argument("--first-fold", action="store_true", help="the fold for choosing")
     options = parser.parse_args()
     paths = sorted((options.data / "esc50").glob("*.wav"))
     chosen = [path for path in paths if path.name.startswith(FIRST_FOLD) == options.first_fold]
@@ -66,9 +80,9 @@ def main() -> int:
     for name in options.models:
         model = circlematch.load(name)
         found = measure(model, recordings)
-        record = {"model": name, "weights_sha256": digest(dict(model.tensors)), **found, "commit": commit()}
-        if not options.first_fold and not Path(name).is_file():
-            write_json(ROOT / "results" / "world" / f"{name}.json", record)
+        record = {"model": short(name), "weights_sha256": digest(dict(model.tensors)), **found, "commit": commit()}
+        if (path := record_path(name, options.first_fold)) is not None:
+            write_json(path, record)
         print(
             f"{name}: {found['seconds_taken_for_a_keyword']:.2%} of {found['seconds']:,} seconds taken for a keyword; "
             f"a hit in {found['recordings_with_a_hit']:.2%} of {found['recordings']:,} recordings"
