@@ -126,6 +126,7 @@ TRIALS: dict[str, dict[str, Any]] = {
     "sounds-more-30": MORE,
     "sounds-more-30-lr3e-2": MORE | {"peak_learning_rate": 3e-2},
     "sounds-more-30-hard": MORE | {"label_smoothing": 0.0},
+    "rooms-30": MORE | {"peak_learning_rate": 3e-2, "silence_share": 0.8, "unknown_share": 0.2},
     "rounds-60-lr3e-2": MORE | {"peak_learning_rate": 3e-2, "starts": 16, "start_epochs": 2, "epochs": 60},
     "sounds-more-30-lr3e-2-smooth0.1": MORE | {"peak_learning_rate": 3e-2, "label_smoothing": 0.1},
     "sounds-more-30-lr3e-2-speech0.5": MORE | {"peak_learning_rate": 3e-2, "coloured_speech": 0.5},
@@ -144,6 +145,7 @@ SEARCHED = {  # what was run: (width, seed) of each trial
     "sounds-more-30-lr3e-2-smooth0.1": ((8, 0),),
     "sounds-more-30-lr3e-2-speech0.5": ((8, 0),),
     "sounds-most-30": ((8, 0),),
+    "rooms-30": ((16, 0), (8, 0)),
     "rounds-60-lr3e-2": ((4, 0), (4, 1)),
 }
 VARIANTS: dict[str, dict[str, Any]] = {

@@ -1,6 +1,6 @@
 """Sounds that are no speech, made by chance: what a keyword spotter hears all day and must not answer.
 
-A scene is either one steady sound (wind, rain, hum) or events on a quiet bed: blows, drops, puffs, calls, squeaks, and
+A scene is either one steady sound (wind, rain, hum) or events on a quiet bed: blows, drops, breath, calls, squeaks, and
 pieces of recorded noise at other speeds; alone, in a rhythm, or strewn. Nothing here imitates a certain sound. What
 matters is the variety: every attack, pitch, colour and rhythm that a room, a street or an animal may have.
 """
@@ -50,6 +50,8 @@ def _scene(generator: Generator, count: int, recordings: Sequence[Samples]) -> S
     sound = _events(generator, count, recordings)
     if generator.random() < 0.3:
         sound += float(generator.uniform(0.1, 1.0)) * _events(generator, count, recordings)
+    if generator.random() < 0.4:
+        sound = _in_a_room(generator, sound)
     if generator.random() < 0.6:  # else nothing at all between the events
         bed = levelled(_one_of(STEADY, generator)(generator, count))
         sound += bed * float(np.abs(sound).max()) * 10 ** generator.uniform(-3.5, -1.0)
@@ -73,7 +75,7 @@ def _events(generator: Generator, count: int, recordings: Sequence[Samples]) -> 
     if pattern < 0.3:
         return _placed(out, event(), int(generator.integers(-RATE // 10, count)), 1.0)
     if pattern < 0.65:
-        period = float(np.exp(generator.uniform(np.log(0.05), np.log(0.9)))) * RATE
+        period = _between(generator, 0.05, 0.9) * RATE
         jitter = period * generator.uniform(0, 0.2)
         same = event()
         for place in np.arange(generator.uniform(0, period), count, period):
@@ -83,6 +85,16 @@ def _events(generator: Generator, count: int, recordings: Sequence[Samples]) -> 
     for _ in range(int(generator.integers(2, 10))):
         _placed(out, event(), int(generator.integers(-RATE // 10, count)), generator.uniform(0.05, 1.0))
     return out
+
+
+def _in_a_room(generator: Generator, sound: Sound) -> Sound:
+    """The same with the echo of a small or a large room behind it."""
+    length = int(RATE * _between(generator, 0.03, 0.5))
+    echo = generator.standard_normal(length) * np.exp(-np.arange(length) / length * 6)
+    echo *= generator.uniform(0.1, 1) / np.sqrt(np.square(echo).sum())
+    echo[0] += 1
+    size = 1 << (sound.size + length - 1).bit_length()
+    return np.asarray(np.fft.irfft(np.fft.rfft(sound, size) * np.fft.rfft(echo, size), size)[: sound.size])
 
 
 def _placed(out: Sound, event: Sound, place: int, gain: float) -> Sound:
@@ -126,17 +138,12 @@ def _patter(generator: Generator, count: int) -> Sound:
 
 
 def _blow(generator: Generator, recordings: Sequence[Samples]) -> Sound:
-    """Something is struck, rings and dies away: doors, dishes, keys, clocks."""
-    time = np.arange(int(RATE * generator.uniform(0.005, 0.4))) / RATE
+    """Something is struck, rings and dies away: doors, dishes, keys, clocks, bells."""
+    time = np.arange(int(RATE * _between(generator, 0.005, 1.2))) / RATE
     ring = generator.uniform(0, 1) * generator.standard_normal(time.size) * np.exp(-time * generator.uniform(50, 500))
-    for _ in range(int(generator.integers(0, 6))):
-        hertz = np.exp(generator.uniform(np.log(80), np.log(7000)))
-        decay = generator.uniform(8, 200)
-        ring += (
-            generator.uniform(0.1, 1)
-            * np.sin(2 * np.pi * hertz * time + generator.uniform(0, 7))
-            * np.exp(-time * decay)
-        )
+    for _ in range(int(generator.integers(0, 7))):
+        wave = np.sin(2 * np.pi * _between(generator, 80, 7000) * time + generator.uniform(0, 7))
+        ring += generator.uniform(0.1, 1) * wave * np.exp(-time * _between(generator, 3, 200))
     return ring
 
 
@@ -149,7 +156,7 @@ def _drop(generator: Generator, recordings: Sequence[Samples]) -> Sound:
 
 def _puff(generator: Generator, recordings: Sequence[Samples]) -> Sound:
     """Noise through a tube: breath, coughs, sneezes, saws, brushes."""
-    count = int(RATE * np.exp(generator.uniform(np.log(0.02), np.log(0.9))))
+    count = int(RATE * _between(generator, 0.02, 0.9))
     peaks = np.exp(generator.uniform(np.log(200), np.log(7000), int(generator.integers(1, 5))))
     widths = peaks * generator.uniform(0.05, 0.6, peaks.size)
     heights = generator.uniform(0.2, 1, peaks.size)
@@ -164,7 +171,7 @@ def _puff(generator: Generator, recordings: Sequence[Samples]) -> Sound:
 
 def _call(generator: Generator, recordings: Sequence[Samples]) -> Sound:
     """A throat or a beak: harmonics of a gliding pitch through moving resonances, with some breath."""
-    count = int(RATE * np.exp(generator.uniform(np.log(0.04), np.log(0.9))))
+    count = int(RATE * _between(generator, 0.04, 0.9))
     pitch = _slide(generator, count, 60, 1500)
     if generator.random() < 0.3:  # rough
         beat = 2 * np.pi * generator.uniform(15, 80) / RATE
@@ -182,9 +189,26 @@ def _call(generator: Generator, recordings: Sequence[Samples]) -> Sound:
     return out * _breath(generator, count)
 
 
+def _whisper(generator: Generator, recordings: Sequence[Samples]) -> Sound:
+    """Breath through moving resonances: snoring, panting, hissing, rustling."""
+    count = int(RATE * _between(generator, 0.04, 1.0))
+    out = generator.uniform(0, 0.1) * generator.standard_normal(count)
+    for _ in range(int(generator.integers(1, 5))):
+        phase = 2 * np.pi * np.cumsum(_slide(generator, count, 250, 6000)) / RATE
+        width = _between(generator, 30, 500)
+
+        def colour(hertz: Sound, width: float = width) -> Sound:
+            return np.asarray(1 / (1 + (hertz / width) ** 4))
+
+        still, turned = (_coloured(generator, count, colour) for _ in range(2))
+        band = still * np.cos(phase) + turned * np.sin(phase)
+        out += generator.uniform(0.1, 1) * band / max(float(band.std()), 1e-9)
+    return out * _breath(generator, count)
+
+
 def _squeak(generator: Generator, recordings: Sequence[Samples]) -> Sound:
     """A few harmonics with a trill: birds, hinges, sirens, alarms, insects."""
-    count = int(RATE * np.exp(generator.uniform(np.log(0.05), np.log(1.2))))
+    count = int(RATE * _between(generator, 0.05, 1.2))
     begin, end = np.exp(generator.uniform(np.log(300), np.log(6000), 2))
     return _harmonics(generator, count, begin, end if generator.random() < 0.5 else begin) * _breath(generator, count)
 
@@ -192,8 +216,8 @@ def _squeak(generator: Generator, recordings: Sequence[Samples]) -> Sound:
 def _piece(generator: Generator, recordings: Sequence[Samples]) -> Sound:
     """A piece of a recording of noise, slower or faster than it was, perhaps backwards."""
     recording = recordings[int(generator.integers(len(recordings)))]
-    speed = float(np.exp(generator.uniform(np.log(0.35), np.log(2.5))))
-    count = int(RATE * np.exp(generator.uniform(np.log(0.03), np.log(1.2))))
+    speed = _between(generator, 0.35, 2.5)
+    count = int(RATE * _between(generator, 0.03, 1.2))
     count = min(count, int((recording.size - 2) / speed))
     begin = generator.uniform(0, recording.size - 2 - count * speed)
     places = begin + speed * np.arange(count)
@@ -203,6 +227,11 @@ def _piece(generator: Generator, recordings: Sequence[Samples]) -> Sound:
 
 
 # What they are made of.
+
+
+def _between(generator: Generator, low: float, high: float) -> float:
+    """A number, as often below the middle by ratio as above."""
+    return float(np.exp(generator.uniform(np.log(low), np.log(high))))
 
 
 def _coloured(generator: Generator, count: int, colour: Callable[[Sound], Sound]) -> Sound:
@@ -215,7 +244,7 @@ def _coloured(generator: Generator, count: int, colour: Callable[[Sound], Sound]
 
 def _harmonics(generator: Generator, count: int, begin: float, end: float) -> Sound:
     time = np.arange(count) / RATE
-    trill = generator.uniform(0, 0.15) * np.sin(2 * np.pi * np.exp(generator.uniform(np.log(0.5), np.log(40))) * time)
+    trill = generator.uniform(0, 0.15) * np.sin(2 * np.pi * _between(generator, 0.5, 40) * time)
     pitch = np.geomspace(begin, end, count) * (1 + trill)
     phase = 2 * np.pi * np.cumsum(pitch) / RATE
     fall = generator.uniform(0, 2)
@@ -237,10 +266,15 @@ def _slide(generator: Generator, count: int, low: float, high: float) -> Sound:
 
 def _breath(generator: Generator, count: int) -> Sound:
     """A loudness that rises from nothing and dies away, with some unrest."""
-    time = np.linspace(0, 1, count)
+    time: Sound = np.linspace(0, 1, count)
     rise, fall = generator.uniform(0.005, 0.5), generator.uniform(0.05, 0.7)
     shape = np.minimum(time / rise, 1.0) * np.minimum((1 - time) / fall, 1.0) ** generator.uniform(0.5, 3)
-    return np.asarray(shape * (_swell(generator, count) if generator.random() < 0.3 else 1.0))
+    if generator.random() < 0.3:
+        shape *= _swell(generator, count)
+    if generator.random() < 0.25:  # flutter
+        beat = 2 * np.pi * _between(generator, 8, 90) / RATE * np.arange(count)
+        shape *= np.clip(0.5 + generator.uniform(0.3, 2) * np.sin(beat), 0, 1)
+    return shape
 
 
 def _swell(generator: Generator, count: int) -> Sound:
@@ -254,4 +288,4 @@ Event = Callable[[Generator, Sequence[Samples]], Sound]
 
 STEADY_SHARE = 0.35
 STEADY: tuple[Steady, ...] = (_hiss, _hiss, _hum, _patter)
-EVENTS: tuple[Event, ...] = (_blow, _drop, _puff, _call, _call, _squeak, _piece)  # the last needs recordings
+EVENTS: tuple[Event, ...] = (_blow, _drop, _puff, _whisper, _call, _call, _squeak, _piece)  # the last needs recordings
