@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from circlematch._engine import ffi, lib
 from circlematch.config import FRONT_END
+from circlematch.errors import UsageError
 from circlematch.front_end import usable_cores
 
 __all__ = ["Answer", "Engine", "RawHit", "Stream"]
@@ -64,6 +65,10 @@ class Engine:
     ) -> npt.NDArray[np.float32]:
         """Scores z of rows of `clips` (N, samples), one second each: (B, K). A negative row is silence."""
         audio, wanted = np.ascontiguousarray(clips), np.ascontiguousarray(rows, dtype=np.int64)
+        if audio.dtype != np.int16 or audio.ndim != 2:
+            raise UsageError(f"clips are {audio.dtype} with the shape {audio.shape}; give int16, (clips, samples)")
+        if wanted.ndim != 1 or (wanted.size and wanted.max() >= len(audio)):
+            raise UsageError(f"rows go beyond the {len(audio)} clips; give a list of numbers below that")
         out = np.empty((len(wanted), self.classes), dtype=np.float32)
 
         def run(piece: slice) -> None:
@@ -83,6 +88,11 @@ class Engine:
     def unit_frames(self, pictures: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
         """ĥ of Eq. (2) for log-mel pictures (B, F, T) of one second: (B, T, D). With mean pooling, the features."""
         given = np.ascontiguousarray(pictures, dtype=np.float32)
+        if given.ndim != 3 or given.shape[1:] != (FRONT_END.mel_bands, FRONT_END.clip_frames):
+            raise UsageError(
+                f"pictures have the shape {given.shape}; give (pictures, {FRONT_END.mel_bands} bands,"
+                f" {FRONT_END.clip_frames} frames)"
+            )
         out = np.empty((len(given), FRONT_END.clip_frames, self.width), dtype=np.float32)
         stream = Stream(self)
         for picture, frames in zip(given, out, strict=True):

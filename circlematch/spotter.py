@@ -43,11 +43,12 @@ class Spotter:
         given, rate = audio.as_array(chunk), audio.as_rate(sample_rate)
         if self._rate not in (None, rate):
             raise AudioError(f"sample_rate was {self._rate} and is {rate} now; call finish() or reset() in between")
-        if self._rate is None:
-            self._begin(rate)
         if given.size == 0:
             return []
-        return [self.model.hit(raw) for raw in self._stream.push(self._at_16_khz(given))]
+        samples = np.ascontiguousarray(given) if _is_mono_int16(given) else audio.as_mono(given)
+        if self._rate is None:
+            self._begin(rate)
+        return [self.model.hit(raw) for raw in self._stream.push(self._at_16_khz(samples))]
 
     def finish(self) -> list[detection.Hit]:
         """End the recording; returns the hits that were still open. The next chunk begins a new one."""
@@ -56,13 +57,13 @@ class Spotter:
             hits += self._stream.push(self._resampler.resample_chunk(np.zeros(0, dtype=np.float32), last=True))
         if self._rate is not None:
             hits += self._stream.finish()
-        self._rate = None
+        self._rate = self._resampler = None
         return [self.model.hit(raw) for raw in hits]
 
     def reset(self) -> None:
         """Forget all that was heard."""
         self._stream.reset()
-        self._rate = None
+        self._rate = self._resampler = None
 
     @property
     def scores(self) -> dict[str, float] | None:
@@ -79,11 +80,13 @@ class Spotter:
 
             self._resampler = soxr.ResampleStream(rate, FRONT_END.sample_rate_hz, 1, dtype="float32")
 
-    def _at_16_khz(self, given: npt.NDArray[Any]) -> Samples:
-        if self._resampler is None and given.dtype == np.int16 and given.ndim == 1:
-            return np.ascontiguousarray(given)  # the engine takes it as it is
-        mono = audio.as_mono(given)
+    def _at_16_khz(self, samples: Samples) -> Samples:
         if self._resampler is None:
-            return mono
-        resampled: Samples = np.ascontiguousarray(self._resampler.resample_chunk(mono), dtype=np.float32)
-        return resampled
+            return samples
+        chunk = self._resampler.resample_chunk(audio.as_mono(samples))
+        return np.ascontiguousarray(chunk, dtype=np.float32)
+
+
+def _is_mono_int16(given: npt.NDArray[Any]) -> bool:
+    """Whether the engine takes it as it is."""
+    return given.dtype == np.int16 and given.ndim == 1

@@ -2,8 +2,9 @@
  *
  *     cm_model model;
  *     cm_stream *stream;
- *     cm_model_open(&model, bytes, size);                      // what `circlematch export` wrote
- *     cm_stream_open(&stream, &model, memory, cm_stream_size(&model), NULL);
+ *     if (cm_model_open(&model, bytes, size) != CM_OK          // what `circlematch export` wrote
+ *         || cm_stream_open(&stream, &model, memory, sizeof memory, NULL) != CM_OK)
+ *         return 1;                                            // cm_stream_size says how much memory it needs
  *     while (count) {                                          // 16 kHz, mono, any number of samples at a time
  *         size_t used = cm_push_i16(stream, samples, count);
  *         samples += used, count -= used;
@@ -49,17 +50,17 @@ typedef struct {
     int32_t width;              /* D */
     int32_t mean_pooling;       /* 1: no prototypes, and so no start and end within a window */
     float threshold;            /* least probability of a hit */
-    int32_t channels, groups, group_features, filters, flags;
+    int32_t channels, groups, group_features, filters;
     float leaky_slope, path_power, magnitude_epsilon, scale;
     const uint8_t *background;  /* K bytes: 1 for a class that is no keyword */
     const char *labels;         /* K strings, one behind the other */
     const float *weights;
 } cm_model;
 
-/* How a stream decides; NULL in cm_stream_open stands for the model's threshold and a window every 100 ms. */
+/* How a stream decides; NULL in cm_stream_open stands for { model.threshold, 0 }. */
 typedef struct {
-    float threshold;            /* least probability of a hit, 0 to 1 */
-    int32_t every_frame;        /* 1: a window every 10 ms. Not in a build with CM_COMPACT */
+    float threshold;            /* least probability of a hit, 0 to 1; at 0 anything is one */
+    int32_t every_frame;        /* 1: scores every 10 ms, hits every 100 ms as ever. Not in a build with CM_COMPACT */
 } cm_options;
 
 /* A keyword and where it lies, in milliseconds from the stream's beginning. */
@@ -88,7 +89,8 @@ cm_status cm_stream_open(cm_stream **stream, const cm_model *model, void *memory
 void cm_reset(cm_stream *stream);
 
 /* Hears samples, up to the end of the next window: returns how many of them, at least one where count is not 0. Call
- * again with the rest. Floats are full scale at 1; NaN counts as 0, and what is beyond a million is cut there.
+ * again with the rest. Floats are full scale at 1; NaN counts as 0, and what is beyond a million, or 1 with
+ * CM_COMPACT, is cut there.
  * Pushing after the end that cm_finish has made begins a new recording. */
 size_t cm_push_i16(cm_stream *stream, const int16_t *samples, size_t count);
 size_t cm_push_f32(cm_stream *stream, const float *samples, size_t count);

@@ -59,6 +59,9 @@ CM_INLINE uint16_t nearest(float x)
     return (uint16_t)out.bits;
 }
 
+/* Below the sixteen bits' limit there is room for what rounding may add in the nine times that a sum is gathered. */
+#define ROOM (32752.0f / 32768.0f)
+
 /* A curve of a finished block: four moments and the sum, in units of 2^(exponent - 15) and half of that. */
 typedef struct {
     int16_t moments[2 * HARMONICS];
@@ -78,7 +81,7 @@ CM_INLINE void pack_curve(const float sums[STATISTICS], cm_packed_curve *curve, 
     cm_float_bits sum;
     sum.value = sums[0];
     const int exponent = (int)(sum.bits >> 23) - 126;  /* sum < 2^exponent; between -112 and 123, for |e| <= 80 */
-    const float scale = cm_power_of_two(15 - exponent) * (32767.0f / 32768.0f);
+    const float scale = cm_power_of_two(15 - exponent) * ROOM;
     *exponent_of_curve = (int8_t)exponent;
     curve->sum = nearest(2.0f * scale * sum.value);
     CM_UNROLL for (int m = 0; m < 2 * HARMONICS; m++)
@@ -88,7 +91,7 @@ CM_INLINE void pack_curve(const float sums[STATISTICS], cm_packed_curve *curve, 
 /* sums += those of the curve. */
 CM_INLINE void unpack_curve(const cm_packed_curve *curve, int8_t exponent, float sums[STATISTICS])
 {
-    const float scale = cm_power_of_two(exponent - 15) * (32768.0f / 32767.0f);
+    const float scale = cm_power_of_two(exponent - 15) * (1.0f / ROOM);
     sums[0] += 0.5f * scale * (float)curve->sum;
     CM_UNROLL for (int m = 0; m < 2 * HARMONICS; m++)
         sums[m + 1] += scale * (float)curve->moments[m];

@@ -206,7 +206,6 @@ static cm_status read_header(cm_model *model, const uint32_t *word, size_t size)
         return CM_ERROR_DAMAGED;
     if (number[AT_SCALE] > LARGEST_SCALE || number[AT_POWER] > LARGEST_POWER)
         return CM_ERROR_UNSUPPORTED;
-    model->flags = (int32_t)word[AT_FLAGS];
     model->mean_pooling = (int32_t)(word[AT_FLAGS] & FLAG_MEAN_POOLING);
     model->classes = (int32_t)word[AT_CLASSES];
     model->width = (int32_t)word[AT_WIDTH];

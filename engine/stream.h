@@ -177,6 +177,8 @@ cm_status cm_stream_open(cm_stream **stream, const cm_model *model, void *memory
     const size_t beside = (size_t)(-(uintptr_t)memory % STREAM_ALIGNMENT);
     const cm_options chosen = { options ? options->threshold : model->threshold, options ? options->every_frame : 0 };
     *stream = NULL;
+    if (!model->weights)
+        return CM_ERROR_NOT_A_MODEL;  /* cm_model_open failed */
     if (!(chosen.threshold >= 0 && chosen.threshold <= 1) || (chosen.every_frame != 0 && chosen.every_frame != 1))
         return CM_ERROR_OPTION;
 #ifdef CM_COMPACT

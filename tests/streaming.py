@@ -69,6 +69,38 @@ void exponential_parts(const float *x, size_t count, float *value, int32_t *expo
         value[i] = cm_exp_parts(x[i], &exponent[i]);
 }
 
+#ifdef CM_COMPACT
+/* Gathers nine blocks of one curve whose frames all lie at angle 0, again and again: each moment is the sum. Returns
+ * the largest difference between the two in what comes out, in units of the sum. */
+float gathered_apart(uint32_t seed, size_t tries)
+{
+    float worst = 0;
+    for (size_t i = 0; i < tries; i++) {
+        cm_packed_curve total, block;
+        int8_t at, block_at;
+        float sums[STATISTICS];
+        for (int b = 0; b < FINISHED; b++) {
+            seed = seed * 1664525u + 1013904223u;
+            const float chance = (float)(seed >> 8) / 16777216.0f, part = b ? 2e-5f * chance : 0.9997f + 3e-4f * chance;
+            float of_block[STATISTICS] = { part, part, part, part, part };
+            pack_curve(of_block, &block, &block_at);
+            memset(sums, 0, sizeof sums);
+            if (b)
+                unpack_curve(&total, at, sums);
+            unpack_curve(&block, block_at, sums);
+            pack_curve(sums, &total, &at);
+        }
+        memset(sums, 0, sizeof sums);
+        unpack_curve(&total, at, sums);
+        for (int m = 1; m < STATISTICS; m++) {
+            const float apart = (sums[m] > sums[0] ? sums[m] - sums[0] : sums[0] - sums[m]) / sums[0];
+            worst = apart > worst ? apart : worst;
+        }
+    }
+    return worst;
+}
+#endif
+
 /* Detection alone, on given probabilities (windows, K) and spans (windows, K, 2). */
 size_t detect_all(const cm_model *model, const float *probabilities, const int64_t *spans, int64_t windows,
                   int64_t length_ms, float threshold, cm_hit *hits, size_t room, int64_t *reported)
@@ -98,6 +130,7 @@ size_t detect_all(const cm_model *model, const float *probabilities, const int64
 """
 
 DECLARED = """
+    float gathered_apart(uint32_t seed, size_t tries);
     void set_sink(int stage, float *to, size_t room);
     size_t sink_used(int stage);
     void exponentials(const float *x, size_t count, float *out);

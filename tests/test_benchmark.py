@@ -56,13 +56,13 @@ def test_the_command_prints_the_ratio(capsys: pytest.CaptureFixture[str], monkey
 
 
 def test_the_stream_is_many_times_faster_than_the_window() -> None:
-    """The design asks for 20 times, and for 5 µs; a busy machine is given twice that."""
+    """The design asks for 20 times, and for 5 µs."""
     speed = measure_streaming(circlematch.load("d16-gsc1"), rounds=3)
     assert speed.window > 20 * speed.engine
     assert speed.torch is not None
     assert speed.torch > speed.window
     assert speed.engine < speed.every_frame < speed.window
-    assert speed.engine < 10
+    assert speed.engine < 5
 
 
 def test_the_command_prints_every_way(capsys: pytest.CaptureFixture[str]) -> None:

@@ -66,6 +66,15 @@ def test_a_model_that_is_cut_or_padded_is_refused_at_every_length(data: bytes) -
     assert opened(data + b"\0\0\0\0") == lib.CM_ERROR_CUT
 
 
+def test_a_stream_of_a_model_that_did_not_open_is_refused(data: bytes) -> None:
+    damaged = np.frombuffer(data[:-1] + bytes([data[-1] ^ 1]), np.uint8).copy()
+    model, stream, memory = ffi.new("cm_model *"), ffi.new("cm_stream **"), np.zeros(100_000, np.uint8)
+    assert lib.cm_model_open(model, ffi.from_buffer(damaged), damaged.size) == lib.CM_ERROR_CHECKSUM
+    status = lib.cm_stream_open(stream, model, ffi.from_buffer(memory), memory.size, ffi.NULL)
+    assert status == lib.CM_ERROR_NOT_A_MODEL
+    assert stream[0] == ffi.NULL
+
+
 @settings(max_examples=200, deadline=None)
 @given(at=st.integers(16, 10**6), bit=st.integers(0, 7))
 def test_any_altered_bit_is_noticed(data: bytes, at: int, bit: int) -> None:

@@ -107,6 +107,9 @@ def test_the_three_commands_of_the_engines_readme_work_as_they_stand(tmp_path: P
     assert said.returncode == 0, said.stdout
     assert said.stdout.endswith("\nself-test passed\n")
     assert "```\nThe last one says\n\n    self-test passed\n" in readme
+    other = commands.replace("d16-gsc1", "d4-gsc1").replace("d16_gsc1", "d4_gsc1")  # as the README says
+    again = subprocess.run(["bash", "-euc", other], cwd=tmp_path, capture_output=True, text=True, env=environment)
+    assert again.stdout.endswith("\nself-test passed\n"), again.stderr
 
 
 MICROPHONE = """
@@ -142,6 +145,12 @@ def test_the_program_of_the_engines_readme_hears_on_a_board_what_python_hears(tm
     mcu.write_sources(model, audio.to_int16(np.concatenate((samples, silence))), tmp_path)
     printed = mcu.print_of_board(tmp_path / "main.elf", mcu.CORES["Cortex-M4F"], tmp_path / "main.c")
     assert printed.split("\n")[:-1] == [hit.label for hit in model.spot(samples, 16_000)]
+    listing = subprocess.run(
+        ["arm-none-eabi-size", "-A", tmp_path / "main.elf"], stdout=subprocess.PIPE, text=True, check=True
+    ).stdout
+    variables = sum(int(size) for size in re.findall(r"^\.(?:bss|data|memory) +(\d+)", listing, re.MULTILINE))
+    stack = json.loads((mcu.RESULTS / "d16-gsc1.json").read_text())["cores"]["Cortex-M4F"]["ram_bytes"]["stack"]
+    assert 19_000 < variables + stack <= 20 * 1024  # with its microphone's buffer
 
 
 @pytest.mark.parametrize(

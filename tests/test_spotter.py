@@ -267,23 +267,71 @@ def test_evaluate_works_without_torch(repository: Path, words: Path, tmp_path: P
 
 
 FIRST_PREDICTION = """
-import time
-import numpy as np
+import resource
 import sys
-began = time.perf_counter()
+import numpy as np
 import circlematch
 prediction = circlematch.load("d16-gsc1").predict(np.zeros(16000, np.int16), 16000)
 assert "torch" not in sys.modules and "soxr" not in sys.modules
-print(time.perf_counter() - began)
+used = resource.getrusage(resource.RUSAGE_SELF)
+print(used.ru_utime + used.ru_stime)
 """
 
 
 def test_import_and_first_prediction_take_less_than_three_tenths_of_a_second() -> None:
-    """From a fresh process. NumPy's own import, a tenth of a second, is left out of what is timed and of the limit."""
+    """A fresh process, Python's own start and NumPy included. What it computes counts, not what it waits for others."""
     times = []
-    for _ in range(8):  # the best of several, for the machine may be busy
+    for _ in range(8):  # the best of several, for others empty its caches
         done = subprocess.run([sys.executable, "-c", FIRST_PREDICTION], capture_output=True, text=True, check=True)
         times.append(float(done.stdout))
-        if times[-1] < 0.2:
+        if times[-1] < 0.3:
             break
-    assert min(times) < 0.2, times
+    assert min(times) < 0.3, times
+
+
+# ---- what is refused ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("rate", [16_000, 48_000])
+def test_a_recording_may_be_ended_or_forgotten_twice(rate: int) -> None:
+    chunk = np.random.default_rng(0).normal(0, 0.1, rate).astype(np.float32)
+    spotter = circlematch.Spotter("d16-gsc1", threshold=0.0)
+    spotter.feed(chunk, rate)
+    assert spotter.finish()
+    assert spotter.finish() == []
+    spotter.feed(chunk, rate)
+    spotter.reset()
+    assert spotter.finish() == []
+    assert spotter.scores is None
+
+
+@pytest.mark.parametrize("chunk", [np.zeros(0), np.full(400, np.nan)])
+def test_a_chunk_that_is_empty_or_refused_begins_nothing(chunk: npt.NDArray[np.float64]) -> None:
+    spotter = circlematch.Spotter("d16-gsc1")
+    if chunk.size:
+        with pytest.raises(AudioError, match="NaN"):
+            spotter.feed(chunk, 48_000)
+    else:
+        assert spotter.feed(chunk, 48_000) == []
+    spotter.feed(np.zeros(1_600, np.float32), 16_000)  # another rate is no contradiction
+
+
+@pytest.mark.parametrize(
+    ("clips", "rows", "said"),
+    [
+        (np.zeros((2, 16_000), np.int16), [5], "beyond the 2 clips"),
+        (np.zeros((2, 16_000), np.int16), [[0]], "beyond the 2 clips"),
+        (np.zeros((2, 16_000), np.float32), [0], "float32"),
+        (np.zeros((2, 16_000), ">i2"), [0], "give int16"),
+        (np.zeros(16_000, np.int16), [0], "the shape"),
+    ],
+)
+def test_clips_that_are_none_are_refused(clips: npt.NDArray[np.int16], rows: list[int], said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        circlematch.load("d16-gsc1").scores(clips, np.array(rows))
+
+
+@pytest.mark.parametrize("shape", [(1, 10, 10), (32, 100), (1, 32, 99)])
+def test_pictures_that_are_none_are_refused(shape: tuple[int, ...]) -> None:
+    with pytest.raises(UsageError, match="the shape"):
+        circlematch.load("d16-gsc1").insight(np.zeros(shape, np.float32))

@@ -243,6 +243,11 @@ def test_the_compact_build_of_the_released_shape_needs_twenty_thousand_bytes_at_
     assert Stream(engine(folder, "-DCM_COMPACT"), subject(16, 12).data).memory.size < 20_200
 
 
+def test_sums_that_are_gathered_in_16_bits_never_turn_over(folder: Path) -> None:
+    """All frames of a curve at one angle, the sum just below a power of two: rounding has nowhere to go but up."""
+    assert engine(folder, "-DCM_COMPACT").lib.gathered_apart(1, 1_000_000) < 1e-3
+
+
 # ---- hits --------------------------------------------------------------------------------------------------
 
 

@@ -1,20 +1,27 @@
-/* Does this board compute what the model's maker did? Ends with 0 where it does. Another model has other names here. */
+/* Does this board compute what the model's maker did? Ends with 0 where it does. Built for any exported model:
+ *     -include cm_d16_gsc1.h -DMODEL=cm_d16_gsc1 */
 #include "board.h"
 #include "circlematch.h"
-#include "cm_d16_gsc1.h"
 
-static uint8_t memory[20000]; /* cm_stream_size says how much; this is for D16, 12 classes, with CM_COMPACT */
+#define JOINED_(a, b) a##b
+#define JOINED(a, b) JOINED_(a, b)
+
+#ifndef MEMORY
+#define MEMORY 65536 /* bytes for the stream: enough for D32 and forty classes; cm_stream_size says how much it takes */
+#endif
+
+static uint8_t memory[MEMORY];
 
 int main(void)
 {
     static cm_model model;
     cm_stream *stream;
-    if (cm_model_open(&model, cm_d16_gsc1, sizeof cm_d16_gsc1) != CM_OK
+    if (cm_model_open(&model, MODEL, sizeof MODEL) != CM_OK
         || cm_stream_open(&stream, &model, memory, sizeof memory, NULL) != CM_OK) {
         board_print("the model could not be opened\n");
         return 1;
     }
-    const int passed = cm_d16_gsc1_self_test(stream);
+    const int passed = JOINED(MODEL, _self_test)(stream);
     board_print(passed ? "self-test passed\n" : "self-test failed\n");
     return passed ? 0 : 2;
 }
