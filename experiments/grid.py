@@ -116,6 +116,7 @@ WORLD: dict[str, Any] = {
 }
 NOISY: dict[str, Any] = {"batch_size": 128, "silence_share": 0.3, "coloured_silence": 0.9}
 MORE = NOISY | {"epochs": 30, "silence_share": 0.6}
+ROOMS = MORE | {"peak_learning_rate": 3e-2, "silence_share": 0.8, "unknown_share": 0.2}
 TRIALS: dict[str, dict[str, Any]] = {
     "lr1e-2": {},
     "starts12": {"starts": 12},
@@ -126,7 +127,11 @@ TRIALS: dict[str, dict[str, Any]] = {
     "sounds-more-30": MORE,
     "sounds-more-30-lr3e-2": MORE | {"peak_learning_rate": 3e-2},
     "sounds-more-30-hard": MORE | {"label_smoothing": 0.0},
-    "rooms-30": MORE | {"peak_learning_rate": 3e-2, "silence_share": 0.8, "unknown_share": 0.2},
+    "rooms-30": ROOMS,
+    "rooms-30-shift200": ROOMS | {"shift_ms": 200},
+    "rooms-30-lr1e-2": ROOMS | {"peak_learning_rate": 1e-2},
+    "rooms-30-less": ROOMS | {"silence_share": 0.4, "unknown_share": 0.15},
+    "rooms-30-quiet": ROOMS | {"coloured_speech": 0.05},
     "rounds-60-lr3e-2": MORE | {"peak_learning_rate": 3e-2, "starts": 16, "start_epochs": 2, "epochs": 60},
     "sounds-more-30-lr3e-2-smooth0.1": MORE | {"peak_learning_rate": 3e-2, "label_smoothing": 0.1},
     "sounds-more-30-lr3e-2-speech0.5": MORE | {"peak_learning_rate": 3e-2, "coloured_speech": 0.5},
@@ -145,7 +150,11 @@ SEARCHED = {  # what was run: (width, seed) of each trial
     "sounds-more-30-lr3e-2-smooth0.1": ((8, 0),),
     "sounds-more-30-lr3e-2-speech0.5": ((8, 0),),
     "sounds-most-30": ((8, 0),),
-    "rooms-30": ((16, 0), (8, 0)),
+    "rooms-30": ((16, 0),),
+    "rooms-30-shift200": ((16, 0),),
+    "rooms-30-lr1e-2": ((16, 0),),
+    "rooms-30-less": ((16, 0),),
+    "rooms-30-quiet": ((16, 0),),
     "rounds-60-lr3e-2": ((4, 0), (4, 1)),
 }
 VARIANTS: dict[str, dict[str, Any]] = {
