@@ -1,9 +1,9 @@
 """CircleMatch: a keyword spotter of one to seven thousand parameters.
 
     import circlematch
-    model = circlematch.load("d16-gsc1")
+    model = circlematch.load("d16-gsc")
     model.predict(circlematch.read("yes.wav"), sample_rate=16000)
-    spotter = circlematch.Spotter("d16-gsc1")
+    spotter = circlematch.Spotter("d16-gsc")
     hits = spotter.feed(chunk, sample_rate=48000)
 
 `circlematch.nn` holds the paper's network in PyTorch; nothing else imports torch.

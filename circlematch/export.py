@@ -95,6 +95,7 @@ def _to_bundle(model: Model, folder: Path) -> list[Path]:
             "source": card.source,
             "commit": card.commit,
             "version": card.version,
+            "self_test_sound": f"one second, made by circlematch.export.self_test_clip from {SEED}",
             "self_test_scores": [round(float(score), 5) for score in model.engine.clip(self_test_clip()).scores],
         },
     )

@@ -20,7 +20,7 @@ def names() -> list[str]:
 
 
 def _order(name: str) -> tuple[str, int, str]:
-    """d4-gsc1 before d16-gsc1."""
+    """d4-gsc before d16-gsc."""
     width, _, family = name.partition("-")
     return family, int(width[1:]) if width[1:].isdigit() else 0, name
 

@@ -20,7 +20,7 @@ __all__ = ["Spotter"]
 class Spotter:
     """Listens to one recording that arrives piece by piece.
 
-        spotter = Spotter("d16-gsc1")
+        spotter = Spotter("d16-gsc")
         for hit in spotter.feed(chunk, sample_rate=48000):
             print(hit.label, hit.start, hit.end, hit.score)
 

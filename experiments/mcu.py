@@ -33,7 +33,7 @@ ROOT = Path(__file__).resolve().parent.parent
 ENGINE = ROOT / "engine"
 RESULTS = ROOT / "results" / "mcu"
 RECORDING = ROOT / "examples" / "commands.flac"
-MODEL = "d16-gsc1"
+MODEL = "d16-gsc"
 HOP = 160
 
 COMPILER, SIZES, EMULATOR = "arm-none-eabi-gcc", "arm-none-eabi-size", "qemu-system-arm"

@@ -36,12 +36,13 @@ def record_of(name: str) -> dict[str, Any]:
 
 def models() -> str:
     """The released models as a Markdown table."""
-    rows = ["| model | parameters | validation | test | archive | trained |", "|---|---|---|---|---|---|"]
+    rows = ["| model | parameters | test | archive, v0.01 | archive, v0.02 | noise | sounds |", "|---" * 7 + "|"]
     for name in names():
-        record = record_of(name)
-        shares = (f"{record['accuracy'][split]:.2%}" for split in ("validation", "test", "archive"))
-        trained = f"{record['epochs']} epochs, seed {record['seed']}"
-        rows.append(f"| `{name}` | {record['parameters']:,} | {' | '.join(shares)} | {trained} |")
+        record, path = record_of(name), RESULTS / "world" / f"{name}.json"
+        shares = [record["accuracy"].get(split) for split in ("test", "archive", "archive-v2", "validation-noise")]
+        texts = [f"{share:.2%}" if share is not None else "–" for share in shares]
+        sounds = f"{json.loads(path.read_text())['recordings_with_a_hit']:.1%}" if path.exists() else "–"
+        rows.append(f"| `{name}` | {record['parameters']:,} | {' | '.join(texts)} | {sounds} |")
     return "\n".join(rows) + "\n\n"
 
 

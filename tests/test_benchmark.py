@@ -69,7 +69,7 @@ def test_the_command_prints_every_way(capsys: pytest.CaptureFixture[str]) -> Non
     assert main(["bench", "stream", "--rounds", "1", "--json"]) == 0
     result = json.loads(capsys.readouterr().out)
     assert result["window_ratio"] == pytest.approx(result["window_us"] / result["engine_us"], rel=0.05)
-    assert result["model"] == "d16-gsc1"
+    assert result["model"] == "d16-gsc"
     assert {
         "torch_us",
         "onnx_us",

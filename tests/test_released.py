@@ -14,6 +14,7 @@ import pytest
 
 import circlematch
 from circlematch import audio
+from circlematch.cli.options import DEFAULT_MODEL
 from circlematch.data.cache import load_split
 from circlematch.data.dataset import Dataset
 from circlematch.data.speech_commands import LABELS, read_archive
@@ -30,8 +31,12 @@ def name(request: pytest.FixtureRequest) -> str:
 
 def test_there_are_released_models() -> None:
     names = circlematch.names()
-    assert "d16-gsc1" in names
-    assert names.index("d4-gsc1") < names.index("d8-gsc1") < names.index("d16-gsc1")
+    widths = {
+        family: [int(n[1 : n.index("-")]) for n in names if n.endswith(f"-{family}")] for family in ("gsc", "gsc1")
+    }
+    assert widths["gsc"] == sorted(widths["gsc"])  # the smallest first
+    assert widths["gsc1"] == [4, 8, 16, 32]
+    assert DEFAULT_MODEL in names
 
 
 def test_a_released_model_carries_its_licence_source_and_figures(name: str) -> None:
@@ -65,7 +70,7 @@ def test_silence_is_heard_as_silence(name: str) -> None:
 
 def test_the_example_is_heard_as_the_readme_says(repository: Path) -> None:
     """The words, their order and times in the README are what the model answers today."""
-    hits = circlematch.load("d16-gsc1").spot(audio.read(repository / "examples" / "commands.flac"), 16000)
+    hits = circlematch.load(DEFAULT_MODEL).spot(audio.read(repository / "examples" / "commands.flac"), 16000)
     readme = (repository / "README.md").read_text()
     assert hits
     for hit in hits:

@@ -11,6 +11,8 @@ from circlematch.errors import UsageError
 from circlematch.front_end import usable_cores
 from circlematch.machine import commit, processor, versions
 
+NO_ONNX = "not installed: pip install torch onnx onnxscript onnxruntime"
+
 
 def add(commands: Commands) -> None:
     """Its subcommands."""
@@ -27,7 +29,7 @@ def add(commands: Commands) -> None:
         inner,
         "stream",
         "streaming, against computing the whole window with every hop of 10 ms",
-        "circlematch bench stream --model d16-gsc1",
+        "circlematch bench stream --model d16-gsc",
         run_stream,
     )
     add_model(stream)
@@ -54,16 +56,16 @@ def run_stream(options: argparse.Namespace) -> int:
         return 0
     print(f"{result.model}: one hop of 10 ms on one core, front end included")
     rows = {
-        "engine": ("the engine, streaming", result.engine),
-        "every_frame": ("  with a score every 10 ms", result.every_frame),
-        "spotter": ("  from Python, 10 ms at a time", result.spotter),
-        "window": ("the engine, the whole window anew", result.window),
-        "torch": ("PyTorch, the whole window anew", result.torch),
-        "onnx": ("ONNX Runtime, the whole window anew", result.onnx),
+        "the engine, streaming": result.engine,
+        "  with a score every 10 ms": result.every_frame,
+        "  from Python, 10 ms at a time": result.spotter,
+        "the engine, the whole window anew": result.window,
+        "PyTorch, the whole window anew": result.torch,
+        "ONNX Runtime, the whole window anew": result.onnx,
     }
-    for title, us in rows.values():
-        measured = "not installed" if us is None else f"{us:10.2f} µs  {us / result.engine:8.1f} times"
-        print(f"{title:<38}{measured}")
+    for title, us in rows.items():
+        missing = "not installed: pip install torch" if title.startswith("PyTorch") else NO_ONNX
+        print(f"{title:<38}{missing if us is None else f'{us:10.2f} µs  {us / result.engine:8.1f} times'}")
     print(f"{result.model_bytes:,} bytes of model, {result.stream_bytes:,} bytes of memory for a stream")
     return 0
 

@@ -13,7 +13,7 @@ from circlematch.export import FORMATS, agreement, export
 def add(commands: Commands) -> None:
     """Its arguments."""
     summary = "write a model as C source or as a binary file with a manifest, for the C engine"
-    parser = add_command(commands, "export", summary, "circlematch export --to c --model d16-gsc1 --out firmware", run)
+    parser = add_command(commands, "export", summary, "circlematch export --to c --model d16-gsc --out firmware", run)
     parser.add_argument("--to", choices=tuple(FORMATS), required=True, help="c: an array; bundle: binary and manifest")
     add_model(parser)
     parser.add_argument("--out", type=Path, default=Path(), help="folder to write into")

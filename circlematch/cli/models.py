@@ -14,9 +14,7 @@ BYTES_PER_PARAMETER = 4
 
 def add(commands: Commands) -> None:
     """Its arguments."""
-    parser = add_command(
-        commands, "models", "list the released models, or show one", "circlematch models d16-gsc1", run
-    )
+    parser = add_command(commands, "models", "list the released models, or show one", "circlematch models d16-gsc", run)
     parser.add_argument("name", nargs="?", help="show everything that is known about one model")
     add_json(parser)
 

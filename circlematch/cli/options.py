@@ -16,7 +16,7 @@ from circlematch.errors import UsageError
 __all__ = ["Commands", "add_command", "add_dataset", "add_json", "add_model", "print_json", "read_dataset"]
 
 DEFAULT_DATA = "data"
-DEFAULT_MODEL = "d16-gsc1"
+DEFAULT_MODEL = "d16-gsc"
 
 Commands = Any  # argparse's class for subparsers is private
 

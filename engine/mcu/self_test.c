@@ -1,5 +1,5 @@
 /* Does this board compute what the model's maker did? Ends with 0 where it does. Built for any exported model:
- *     -include cm_d16_gsc1.h -DMODEL=cm_d16_gsc1 */
+ *     -include cm_d16_gsc.h -DMODEL=cm_d16_gsc */
 #include "board.h"
 #include "circlematch.h"
 
