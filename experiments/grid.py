@@ -131,7 +131,7 @@ TRIALS: dict[str, dict[str, Any]] = {
     "rooms-30-shift200": ROOMS | {"shift_ms": 200},
     "rooms-30-lr1e-2": ROOMS | {"peak_learning_rate": 1e-2},
     "rooms-30-less": ROOMS | {"silence_share": 0.4, "unknown_share": 0.15},
-    "rooms-30-quiet": ROOMS | {"coloured_speech": 0.05},
+    "rooms-100-lr1e-2": ROOMS | {"peak_learning_rate": 1e-2, "epochs": 100},
     "rounds-60-lr3e-2": MORE | {"peak_learning_rate": 3e-2, "starts": 16, "start_epochs": 2, "epochs": 60},
     "sounds-more-30-lr3e-2-smooth0.1": MORE | {"peak_learning_rate": 3e-2, "label_smoothing": 0.1},
     "sounds-more-30-lr3e-2-speech0.5": MORE | {"peak_learning_rate": 3e-2, "coloured_speech": 0.5},
@@ -154,7 +154,7 @@ SEARCHED = {  # what was run: (width, seed) of each trial
     "rooms-30-shift200": ((16, 0),),
     "rooms-30-lr1e-2": ((16, 0),),
     "rooms-30-less": ((16, 0),),
-    "rooms-30-quiet": ((16, 0),),
+    "rooms-100-lr1e-2": ((16, 0),),
     "rounds-60-lr3e-2": ((4, 0), (4, 1)),
 }
 VARIANTS: dict[str, dict[str, Any]] = {
