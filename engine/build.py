@@ -75,8 +75,8 @@ FRONT_END_SOURCES = ["engine/front_end.c"]  # relative to the project, as setupt
 TRAIN_SOURCES = ["engine/train.c", "engine/train_base.c", "engine/train_v3.c", "engine/train_v4.c"]
 
 # No -ffast-math and no contraction: features must not depend on the machine that built the wheel. (The training step
-# turns contraction on for itself.) Python asks for -fwrapv, which keeps loops over ints from being vectorised: a third of the
-# speed of a stream. Sanitizers see to it that nothing here overflows.
+# turns contraction on for itself.) Python asks for -fwrapv, which keeps loops over ints from being vectorised: a stream
+# takes half as long again. Sanitizers see to it that nothing here overflows.
 FLAGS = (
     ["/O2"]
     if WINDOWS
