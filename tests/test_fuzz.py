@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib.util
+import json
+import re
 import shutil
 import sys
 from functools import cache
@@ -90,3 +92,13 @@ def test_the_seeds_that_are_kept_are_those_that_would_be_made_now() -> None:
     wanted = fuzz.seeds()
     kept = {path: path.read_bytes() for path in fuzz.SEEDS.rglob("*") if path.is_file()}
     assert kept == wanted, "run `python tests/fuzz/fuzz.py --seeds`"
+
+
+def test_ten_million_executions_found_nothing() -> None:
+    record = json.loads((ROOT / "results" / "fuzz.json").read_text())
+    assert record["executions"] >= 10_000_000
+    assert record["findings"] == 0
+    assert {"address", "undefined"} <= set(record["sanitizers"])
+    assert record["harnesses"].keys() == fuzz.HARNESSES.keys()
+    assert all(row["executions"] >= 100_000 for row in record["harnesses"].values())
+    assert re.fullmatch("[0-9a-f]{40}", record["commit"])
