@@ -5,8 +5,8 @@
  *     product  each entry as a small float: as many bits of exponent as the model's alpha needs, the rest mantissa
  *
  * The sums of a window are gathered in the oldest block, in the same 16 bits. Twelve classes take 1,020 bytes a
- * block, instead of 2,640. On Google's test archive the scores of the released models change by 0.0013 at most, and
- * no decision does.
+ * block, instead of 2,640. On Google's test archive the scores of the released models change by 0.0014 at most, and
+ * decisions only between two classes that are less than that apart: one of 15,405 clips.
  */
 
 /* How the entries of a product become 16 bits: exponents from `lowest` on, with `mantissa` bits behind them. An entry
