@@ -74,8 +74,8 @@ def test_all_decisions_of_the_compact_build_are_those_of_pytorch(
     pictures: npt.NDArray[np.float64],
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
-    """Finished blocks in 16 bits change scores by about a thousandth at most, and no decision but between two classes that
-    are less than that apart.
+    """Finished blocks in 16 bits change scores by a thousandth or so, and decisions only between two classes that
+    are as close as that.
     """
     model = circlematch.load(name)
     built = engine(tmp_path_factory.mktemp("engine"), "-DCM_COMPACT", "-O3")
