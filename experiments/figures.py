@@ -178,7 +178,9 @@ def draw_ablations() -> Figure | None:
             for records in by_row:
                 theirs, their_spread = of_records(records, "test")
                 changes.append((theirs - middle, (spread**2 + their_spread**2) ** 0.5))
-            bars.append((f"measured here, {title}", changes, colour))
+            fewest = min(map(len, by_row))
+            partial = "" if fewest == len(SEEDS) else f", {fewest} of {len(SEEDS)} seeds so far"
+            bars.append((f"measured here, {title}{partial}", changes, colour))
     if len(bars) == 1:
         return None
     figure = Figure(figsize=(8, 4), layout="constrained")
@@ -191,7 +193,7 @@ def draw_ablations() -> Figure | None:
     axes.axhline(0, color="black", linewidth=0.8)
     axes.set_xticks(range(len(rows)), rows)
     axes.set_ylabel("change in test accuracy, points")
-    axes.set_title("D16 without each part: mean of five seeds, SD of the difference", fontsize="medium")
+    axes.set_title("D16 without each part: mean over the seeds, SD of the difference", fontsize="medium")
     axes.legend(fontsize="small")
     return figure
 
