@@ -16,6 +16,7 @@ from circlematch.errors import UsageError
 __all__ = [
     "ABLATIONS",
     "FRONT_END",
+    "OPTIMIZERS",
     "RECIPES",
     "Augmentation",
     "FrontEnd",
@@ -144,12 +145,16 @@ class Augmentation:
         return self.coloured_speech > 0 or self.coloured_silence > 0
 
 
+OPTIMIZERS = ("adamw", "soap")
+
+
 @dataclass(frozen=True)
 class Recipe:
     """How a network is trained, Section 4.1."""
 
     epochs: int = 100
     batch_size: int = 256
+    optimizer: str = "adamw"  # or soap, which is not in the paper
     peak_learning_rate: float = 3e-3
     warmup: float = 0.1  # share of all steps
     initial_divisor: float = 25.0  # the first learning rate is peak / this; our choice, the usual one
@@ -169,6 +174,8 @@ class Recipe:
         for name in ("epochs", "batch_size", "starts", "start_epochs"):
             if not isinstance(getattr(self, name), int) or getattr(self, name) < 1:
                 raise UsageError(f"{name} is {getattr(self, name)}; it must be a whole number of at least 1")
+        if self.optimizer not in OPTIMIZERS:
+            raise UsageError(f"no optimizer is called {self.optimizer!r}; there are {', '.join(OPTIMIZERS)}")
         if not (isfinite(self.weight_decay) and self.weight_decay >= 0):
             raise UsageError(f"weight_decay is {self.weight_decay}; it must be a number of at least 0")
         if not 0 <= self.warmup <= 1:

@@ -26,7 +26,7 @@ FRONT_END = """
 TRAIN = """
     typedef struct {
         int32_t width, classes, batch, threads;
-        int32_t dense_bands, mean_pooling, circular_statistics, cross_moments, ordered_path;
+        int32_t dense_bands, mean_pooling, circular_statistics, cross_moments, ordered_path, gradients_only;
         double magnitude_epsilon, leaky_slope, dropout, label_smoothing;
         double beta1, beta2, epsilon, weight_decay;
     } cm_train_config;

@@ -28,6 +28,7 @@ typedef struct {
     int32_t circular_statistics;
     int32_t cross_moments;
     int32_t ordered_path;
+    int32_t gradients_only;   /* the weights are changed by others, after each step */
     double magnitude_epsilon;
     double leaky_slope;
     double dropout;
@@ -54,7 +55,7 @@ typedef struct {
     const int32_t *labels;
     int32_t examples;
     uint32_t seed;            /* of dropout */
-    double learning_rate;     /* 0 leaves the weights as they are: gradients only */
+    double learning_rate;     /* 0 leaves the weights and the running statistics as they are */
     double *gradients;        /* where to put the gradients, or NULL */
     double loss;              /* out: mean over the examples */
     double seconds[CM_TRAIN_STAGES];  /* out: features, encoder, head, encoder backward, weights; of thread 0 */

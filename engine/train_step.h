@@ -681,7 +681,8 @@ static void learn(cm_train *train, cm_train_memory *memory, cm_train_batch *batc
     batch->loss = *gathered(train, worker, train->loss, 1) / batch->examples;
     if (batch->learning_rate > 0) {
         update_running(train, worker, memory->running);
-        adamw(train, memory, worker->total, batch->learning_rate);
+        if (!train->config.gradients_only)
+            adamw(train, memory, worker->total, batch->learning_rate);
     }
     stage_ends(train, worker, batch, STAGE_WEIGHTS);
 }

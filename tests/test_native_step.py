@@ -28,7 +28,7 @@ from gradients import (
     worst,
 )
 
-from circlematch.config import ABLATIONS, Network, Recipe
+from circlematch.config import ABLATIONS, OPTIMIZERS, Network, Recipe
 from circlematch.data.augment import Augmenter
 from circlematch.data.noise import make_pool
 from circlematch.errors import UsageError
@@ -117,8 +117,9 @@ def batches(count: int, size: int, classes: int) -> list[Batch]:
     return out
 
 
-def test_native_and_torch_steps_follow_the_same_losses_without_dropout() -> None:
-    network, recipe = Network(width=8, classes=5, dropout=0.0), Recipe(batch_size=40)
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+def test_native_and_torch_steps_follow_the_same_losses_without_dropout(optimizer: str) -> None:
+    network, recipe = Network(width=8, classes=5, dropout=0.0), Recipe(batch_size=40, optimizer=optimizer)
     native, plain = NativeStep(network, recipe, 0, threads=1), TorchStep(network, recipe, 0, threads=1)
     rates = [one_cycle(number, 2000, recipe) for number in range(50)]  # as a run begins
     work = zip(batches(50, 40, 5), rates, strict=True)
@@ -157,8 +158,9 @@ def test_clips_are_read_from_their_rows_and_negative_rows_are_silence() -> None:
     assert loss != NativeStep(network, recipe, 0).learn(whole, 1e-2)
 
 
-def test_one_two_and_three_threads_give_the_same_bits() -> None:
-    network, recipe = Network(width=8, classes=5), Recipe(batch_size=70)
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+def test_one_two_and_three_threads_give_the_same_bits(optimizer: str) -> None:
+    network, recipe = Network(width=8, classes=5), Recipe(batch_size=70, optimizer=optimizer)
     steps = [NativeStep(network, recipe, 0, threads=threads) for threads in (1, 2, 3)]
     for batch in batches(4, 70, 5):
         assert len({step.learn(batch, 1e-2) for step in steps}) == 1
@@ -167,8 +169,9 @@ def test_one_two_and_three_threads_give_the_same_bits() -> None:
         assert all(np.array_equal(first[name], other[name]) for name in first)
 
 
-def test_a_step_that_goes_on_from_a_state_ends_with_the_same_bits() -> None:
-    network, recipe = Network(width=8, classes=5), Recipe(batch_size=32)
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+def test_a_step_that_goes_on_from_a_state_ends_with_the_same_bits(optimizer: str) -> None:
+    network, recipe = Network(width=8, classes=5), Recipe(batch_size=32, optimizer=optimizer)
     whole, second = NativeStep(network, recipe, 0), NativeStep(network, recipe, 9)
     work = batches(6, 32, 5)
     for batch in work[:3]:
@@ -179,8 +182,9 @@ def test_a_step_that_goes_on_from_a_state_ends_with_the_same_bits() -> None:
     assert all(np.array_equal(whole.weights()[name], second.weights()[name]) for name in whole.weights())
 
 
-def test_torch_can_go_on_from_a_native_state_and_back() -> None:
-    network, recipe = Network(width=8, classes=5, dropout=0.0), Recipe(batch_size=32)
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+def test_torch_can_go_on_from_a_native_state_and_back(optimizer: str) -> None:
+    network, recipe = Network(width=8, classes=5, dropout=0.0), Recipe(batch_size=32, optimizer=optimizer)
     native, plain = NativeStep(network, recipe, 0), TorchStep(network, recipe, 4)
     work = batches(6, 32, 5)
     for batch in work[:3]:
@@ -279,7 +283,7 @@ def test_memory_that_is_not_there_is_a_sentence(monkeypatch: pytest.MonkeyPatch)
 INTERRUPTED = """
 import signal, sys, threading
 import numpy as np
-from circlematch.config import Network, Recipe
+from circlematch.config import OPTIMIZERS, Network, Recipe
 from circlematch.data.augment import Augmenter
 from circlematch.data.noise import make_pool
 from circlematch.training.native_step import NativeStep

@@ -15,6 +15,7 @@ from circlematch.config import Network, Recipe
 from circlematch.errors import UsageError
 from circlematch.front_end import usable_cores
 from circlematch.parameters import Tensors, buffer_shapes, initial_tensors, parameter_shapes
+from circlematch.training.soap import Soap
 from circlematch.training.step import Batch
 
 __all__ = ["NativeStep", "why_not_native"]
@@ -45,7 +46,10 @@ def why_not_native(network: Network, recipe: Recipe) -> str | None:
 
 
 class NativeStep:
-    """AdamW on the cross-entropy with label smoothing, Section 4.1. The bits do not depend on the number of threads."""
+    """AdamW on the cross-entropy with label smoothing, Section 4.1, in C, or SOAP on the engine's gradients.
+
+    The bits do not depend on the number of threads.
+    """
 
     name = "native"
 
@@ -69,9 +73,12 @@ class NativeStep:
         weakref.finalize(self, _close, self.train, self.block)  # the block must outlive what lies in it
         self.leader, self.team = ThreadPoolExecutor(1), ThreadPoolExecutor(max(self.threads - 1, 1))
         count, running = lib.cm_train_parameters(self.train), lib.cm_train_running(self.train)
+        self.arrays: dict[str, npt.NDArray[Any]]
         self.arrays = {name: np.zeros(count, dtype=np.float32) for name in ("parameters", *MOMENTS.values())}
         self.arrays["running"] = np.zeros(running, dtype=np.float32)
         self.memory = ffi.new("cm_train_memory *", {name: _pointer(array) for name, array in self.arrays.items()})
+        self.arrays["gradients"] = np.zeros(count)
+        self.soap = Soap(parameter_shapes(network), recipe) if recipe.optimizer == "soap" else None
         self.seconds = [0.0] * len(STAGES)
         self.restore(initial_tensors(network, seed), {})
 
@@ -88,10 +95,13 @@ class NativeStep:
             "examples": len(labels),
             "seed": int(np.random.SeedSequence(batch.seed).generate_state(1)[0]),
             "learning_rate": learning_rate,
+            "gradients": ffi.NULL if self.soap is None else ffi.from_buffer("double[]", self.arrays["gradients"]),
         }
         work = ffi.new("cm_train_batch *", given)
         self._together(lambda thread: lib.cm_train_learn(self.train, self.memory, work, thread), keep=given)
         self.seconds = list(work.seconds)
+        if self.soap is not None:
+            self.soap.step(self._views("parameters"), self._views("gradients"), learning_rate)
         return float(work.loss)
 
     def stage_seconds(self) -> dict[str, float]:
@@ -143,7 +153,9 @@ class NativeStep:
         return self._split("parameters") | self._split("running")
 
     def state(self) -> dict[str, npt.NDArray[Any]]:
-        """AdamW's memory under the names that the PyTorch step uses: either can go on from the other's checkpoint."""
+        """The optimiser's memory under the names of the PyTorch step: either can go on from the other's checkpoint."""
+        if self.soap is not None:
+            return self.soap.state()
         if self.memory.steps == 0:
             return {}
         out: dict[str, npt.NDArray[Any]] = {}
@@ -158,6 +170,9 @@ class NativeStep:
         """Go on from `weights` and `state` as if nothing had happened."""
         self._join("parameters", weights)
         self._join("running", weights)
+        if self.soap is not None:
+            self.soap.restore(state)
+            return
         self.memory.steps = int(
             max((array for name, array in state.items() if name.startswith("adamw.step.")), default=0)
         )
@@ -171,10 +186,14 @@ class NativeStep:
 
     def _split(self, which: str) -> Tensors:
         """A flat array as named tensors."""
+        return {name: view.copy() for name, view in self._views(which).items()}
+
+    def _views(self, which: str) -> dict[str, npt.NDArray[Any]]:
+        """The named tensors in a flat array, where they lie."""
         shapes = buffer_shapes(self.network) if which == "running" else parameter_shapes(self.network)
         ends = np.cumsum([int(np.prod(shape)) for shape in shapes.values()])
         parts = np.split(self.arrays[which], ends[:-1])
-        return {name: part.reshape(shape).copy() for (name, shape), part in zip(shapes.items(), parts, strict=True)}
+        return {name: part.reshape(shape) for (name, shape), part in zip(shapes.items(), parts, strict=True)}
 
     def _join(self, which: str, tensors: dict[str, npt.NDArray[Any]]) -> None:
         """Named tensors into a flat array."""
@@ -194,6 +213,7 @@ def _config(network: Network, recipe: Recipe, threads: int) -> dict[str, Any]:
     return {
         **{name: getattr(network, name) for name in (*same, *flags)},
         **{name: getattr(recipe, name) for name in ("label_smoothing", "beta1", "beta2", "epsilon", "weight_decay")},
+        "gradients_only": recipe.optimizer != "adamw",
         "batch": recipe.batch_size,
         "threads": threads,
     }

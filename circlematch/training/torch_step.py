@@ -14,6 +14,7 @@ from circlematch.config import Network, Recipe
 from circlematch.front_end import log_mel
 from circlematch.nn.network import CircleMatch
 from circlematch.parameters import Tensors
+from circlematch.training.soap import Soap
 from circlematch.training.step import Batch
 
 __all__ = ["TorchStep"]
@@ -22,7 +23,7 @@ SCORING_BATCH = 512
 
 
 class TorchStep:
-    """AdamW on the cross-entropy with label smoothing, Section 4.1."""
+    """AdamW, or SOAP, on the cross-entropy with label smoothing, Section 4.1."""
 
     name = "torch"
 
@@ -34,6 +35,8 @@ class TorchStep:
         self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
         self.network = CircleMatch(config=network, seed=seed).to(self.device)
         self.optimizer = self.new_optimizer()
+        shapes = {name: tuple(parameter.shape) for name, parameter in self.network.named_parameters()}
+        self.soap = Soap(shapes, recipe) if recipe.optimizer == "soap" else None
 
     def new_optimizer(self) -> torch.optim.AdamW:
         """AdamW without memory, for all parameters of the network."""
@@ -59,8 +62,21 @@ class TorchStep:
         loss = functional.cross_entropy(scores, labels, label_smoothing=self.recipe.label_smoothing)
         self.optimizer.zero_grad(set_to_none=True)
         loss.backward()
-        self.optimizer.step()
+        if self.soap is not None:
+            self._soap_step(self.soap, learning_rate)
+        else:
+            self.optimizer.step()
         return float(loss.detach())
+
+    @torch.no_grad()
+    def _soap_step(self, soap: Soap, learning_rate: float) -> None:
+        named = dict(self.network.named_parameters())
+        weights = {name: parameter.cpu().numpy() for name, parameter in named.items()}
+        found = {name: parameter.grad for name, parameter in named.items()}
+        gradients = {name: one.double().cpu().numpy() for name, one in found.items() if one is not None}
+        soap.step(weights, gradients, learning_rate)
+        for name, parameter in named.items():
+            parameter.copy_(torch.from_numpy(weights[name]))
 
     @torch.no_grad()
     def scores(
@@ -81,7 +97,9 @@ class TorchStep:
         return self.network.tensors()
 
     def state(self) -> dict[str, npt.NDArray[Any]]:
-        """AdamW's step count and both moments of every parameter."""
+        """What the optimiser remembers: AdamW's step count and both moments of every parameter, or SOAP's memory."""
+        if self.soap is not None:
+            return self.soap.state()
         out: dict[str, npt.NDArray[Any]] = {}
         for name, parameter in self.network.named_parameters():
             for key, value in self.optimizer.state[parameter].items():
@@ -91,6 +109,9 @@ class TorchStep:
     def restore(self, weights: Tensors, state: dict[str, npt.NDArray[Any]]) -> None:
         """Go on from `weights` and `state` as if nothing had happened."""
         self.network.load_tensors(weights)
+        if self.soap is not None:
+            self.soap.restore(state)
+            return
         for name, parameter in self.network.named_parameters():
             moments = {
                 key: torch.from_numpy(state[f"adamw.{key}.{name}"].copy())
