@@ -166,6 +166,7 @@ class Recipe:
     label_smoothing: float = 0.05
     unknown_share: float | None = None  # unknown words drawn anew each epoch, per keyword; None: always the same tenth
     silence_share: float | None = None  # the same for clips of silence
+    silence_bias: float = 0.0  # added to the bias of silence when training is over; not in the paper
     starts: int = 1  # beginnings that are tried, of which the best goes on; not in the paper
     start_epochs: int = 3  # epochs of each round, after which the better half of them goes on
     augmentation: Augmentation = Augmentation()
@@ -186,6 +187,8 @@ class Recipe:
             share = getattr(self, name)
             if share is not None and not 0 <= share <= 10:
                 raise UsageError(f"{name} is {share}; it must lie between 0 and 10 clips per keyword")
+        if not isfinite(self.silence_bias):
+            raise UsageError(f"silence_bias is {self.silence_bias}; it must be a number")
         if not 0 <= self.label_smoothing < 1:
             raise UsageError(f"label_smoothing is {self.label_smoothing}; it must be in [0, 1)")
 

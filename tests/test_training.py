@@ -16,15 +16,17 @@ import pytest
 from layouts import speech_commands, tone, write_sound
 
 import circlematch
-from circlematch.config import Augmentation, Network, Recipe
+from circlematch.config import Augmentation, Network, Recipe, ablated
 from circlematch.data.augment import Augmenter
 from circlematch.data.cache import ClipSet, load_split
+from circlematch.data.dataset import Dataset
 from circlematch.data.epoch import EpochSampler
 from circlematch.data.folder import read_folder
 from circlematch.data.noise import make_pool
 from circlematch.data.speech_commands import KEYWORDS, read_speech_commands
 from circlematch.errors import DamagedFileError, DivergedError, UsageError
 from circlematch.files import locked
+from circlematch.model import read_model
 from circlematch.parameters import Tensors, initial_tensors
 from circlematch.safetensors import read_safetensors
 from circlematch.training.checkpoint import Epoch, read_checkpoint
@@ -295,17 +297,22 @@ def test_two_processes_cannot_train_in_one_folder(words: Path, tmp_path: Path) -
         quietly(a_run(words, tmp_path / "run"))
 
 
-def test_a_recipe_with_coloured_noise_and_fresh_unknown_words_trains_and_resumes(tmp_path: Path) -> None:
-    """On the layout of Speech Commands, whose noise and spare words only such a recipe touches."""
-    root = speech_commands(tmp_path / "set", ())
+def twelve_classes(root: Path) -> Dataset:
+    """Tones in the layout of Speech Commands, with noise and spare words."""
+    speech_commands(root, ())
     (root / "_background_noise_" / "pink_noise.wav").unlink()
     write_sound(root / "_background_noise_" / "hum.wav", tone(100, seconds=8))
     for number, word in enumerate((*KEYWORDS, "bed", "cat")):
         for speaker in ("00176480", "026290a7", "0c40e715"):
             write_sound(root / word / f"{speaker}_nohash_0.wav", tone(200 + 100 * number, seconds=0.5))
+    return read_speech_commands(root, "gsc1")
+
+
+def test_a_recipe_with_coloured_noise_and_fresh_unknown_words_trains_and_resumes(tmp_path: Path) -> None:
+    """On the layout of Speech Commands, whose noise and spare words only such a recipe touches."""
     noisy = Augmentation(coloured_speech=0.5, coloured_silence=0.75)
     recipe = Recipe(epochs=2, batch_size=8, unknown_share=0.2, silence_share=0.2, augmentation=noisy)
-    run = Run(read_speech_commands(root, "gsc1"), Network(width=4, classes=12), recipe, 0, tmp_path / "whole")
+    run = Run(twelve_classes(tmp_path / "set"), Network(width=4, classes=12), recipe, 0, tmp_path / "whole")
     whole = quietly(run)
     assert whole.record["clips_per_epoch"] == 10 + 2 + 2
 
@@ -316,6 +323,24 @@ def test_a_recipe_with_coloured_noise_and_fresh_unknown_words_trains_and_resumes
     assert resumed.record["weights_sha256"] == whole.record["weights_sha256"]
     plain = quietly(replace(run, recipe=Recipe(epochs=2, batch_size=8), folder=tmp_path / "plain"))
     assert plain.record["weights_sha256"] != whole.record["weights_sha256"]
+
+
+@pytest.mark.parametrize("ablation", ["full", "mean-pooling"])
+def test_the_bias_of_silence_is_raised_once_when_training_is_over(tmp_path: Path, ablation: str) -> None:
+    dataset = twelve_classes(tmp_path / "set")
+    network = ablated(Network(width=4, classes=12), ablation)
+    plain = Run(dataset, network, Recipe(epochs=2, batch_size=8), 0, tmp_path / "plain")
+    leaning = replace(plain, recipe=replace(plain.recipe, silence_bias=1000.0), folder=tmp_path / "leaning")
+    before, outcome = quietly(plain), quietly(leaning)
+    weights, raised = (read_model(one.model)[0].tensors for one in (before, outcome))
+    changed = {
+        name: raised[name] - weights[name] for name in weights if not np.array_equal(raised[name], weights[name])
+    }
+    (by,) = changed.values()
+    np.testing.assert_allclose(by, [0] * 11 + [1000], atol=1e-3)
+    labels = [clip.label for clip in dataset.splits["test"]]
+    assert outcome.record["accuracy"]["test"] == labels.count(11) / len(labels)  # all are taken for silence
+    assert quietly(leaning, resume=True).record["weights_sha256"] == outcome.record["weights_sha256"]
 
 
 class Diverging(Recorder):

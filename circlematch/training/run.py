@@ -18,7 +18,7 @@ from circlematch.audio import read
 from circlematch.config import Network, Recipe, to_dict
 from circlematch.data.augment import Augmenter
 from circlematch.data.cache import ClipSet, load_split
-from circlematch.data.dataset import HELD_OUT_NOISE, Dataset
+from circlematch.data.dataset import HELD_OUT_NOISE, SILENCE, Dataset
 from circlematch.data.epoch import EpochSampler
 from circlematch.data.noise import NoisePool, make_pool
 from circlematch.errors import UsageError, require
@@ -109,6 +109,7 @@ def _perform(run: Run, resume: bool, watchers: Sequence[Watcher] | None, say: Ca
         history, starts = begin(step, run.network, run.recipe, lessons, validation, say)
         keep(history)
     epochs = train(step, run.recipe, lessons, validation, history, watchers, keep)
+    _lean_to_silence(run, step)
     return _finish(run, step, epochs, starts, lessons, {"train": training, "validation": validation})
 
 
@@ -168,6 +169,16 @@ def _card(run: Run) -> Card:
         commit=commit(),
         notes=run.dataset.notes,
     )
+
+
+def _lean_to_silence(run: Run, step: Step) -> None:
+    """Add what the recipe says to the bias of silence: sounds are more common in the world than in the set."""
+    if run.recipe.silence_bias == 0 or SILENCE not in run.dataset.labels:
+        return
+    weights = step.weights()
+    bias = weights["head.linear.bias" if run.network.mean_pooling else "head.readout.bias"]
+    bias[run.dataset.labels.index(SILENCE)] += run.recipe.silence_bias
+    step.restore(weights, step.state())
 
 
 def _validation_of(history: Sequence[Epoch]) -> dict[str, float]:
