@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import platform
 import shutil
@@ -18,6 +17,7 @@ import numpy.typing as npt
 import pytest
 import torch
 from cffi import FFI
+from scripts import load_script
 from torch import nn
 from torch.nn import functional
 
@@ -67,12 +67,7 @@ class Engine:
 @cache
 def declarations() -> Any:
     """engine/build.py as a module: it knows the sources and what they declare."""
-    spec = importlib.util.spec_from_file_location("engine_build", REPOSITORY / "engine" / "build.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return load_script("engine/build.py")
 
 
 def compiled(real: str, sources: Sequence[Path], library: Path, flags: Sequence[str]) -> Engine:

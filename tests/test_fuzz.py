@@ -2,33 +2,19 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import re
 import shutil
-import sys
 from functools import cache
 from pathlib import Path
-from types import ModuleType
 
 import pytest
+from scripts import load_script
 
 ROOT = Path(__file__).resolve().parent.parent
 RUNS = {"model": 20_000, "model-compact": 20_000, "stream": 100, "stream-compact": 100}
 
-
-def module() -> ModuleType:
-    """tests/fuzz/fuzz.py."""
-    spec = importlib.util.spec_from_file_location("fuzz", ROOT / "tests" / "fuzz" / "fuzz.py")
-    assert spec is not None
-    assert spec.loader is not None
-    made = importlib.util.module_from_spec(spec)
-    sys.modules["fuzz"] = made
-    spec.loader.exec_module(made)
-    return made
-
-
-fuzz = module()
+fuzz = load_script("tests/fuzz/fuzz.py")
 
 
 @cache

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import re
-import sys
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 
 import pytest
+from scripts import load_script
 
 from circlematch.config import RECIPES, Augmentation, Network, Recipe
 from circlematch.data.tasks import TASKS
@@ -22,14 +21,9 @@ from circlematch.training.several import Job
 
 
 @pytest.fixture
-def grid(repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+def grid(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     """The runner, with folders of its own."""
-    spec = importlib.util.spec_from_file_location("grid", repository / "experiments" / "grid.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    monkeypatch.setitem(sys.modules, "grid", module)
-    spec.loader.exec_module(module)
+    module = load_script("experiments/grid.py")
     monkeypatch.setattr(module, "RESULTS", tmp_path / "results")
     monkeypatch.setattr(module, "RUNS", tmp_path / "runs")
     return module

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import re
@@ -10,30 +9,18 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
 import pytest
+from scripts import load_script
 
 from circlematch import audio, load
 from circlematch.safetensors import digest
 
 ROOT = Path(__file__).resolve().parent.parent
 
-
-def module() -> ModuleType:
-    """experiments/mcu.py."""
-    spec = importlib.util.spec_from_file_location("mcu", ROOT / "experiments" / "mcu.py")
-    assert spec is not None
-    assert spec.loader is not None
-    made = importlib.util.module_from_spec(spec)
-    sys.modules["mcu"] = made
-    spec.loader.exec_module(made)
-    return made
-
-
-mcu = module()
+mcu = load_script("experiments/mcu.py")
 MISSING = mcu.why_not()
 needs_tools = pytest.mark.skipif(MISSING is not None, reason=str(MISSING))
 

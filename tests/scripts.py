@@ -1,0 +1,22 @@
+"""Scripts of the repository as modules: they are no part of the package."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+from types import ModuleType
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+
+
+def load_script(path: str) -> ModuleType:
+    """A script, by its path in the repository, anew."""
+    name = Path(path).stem
+    spec = importlib.util.spec_from_file_location(name, REPOSITORY / path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # dataclasses look their module up
+    spec.loader.exec_module(module)
+    return module
