@@ -138,6 +138,13 @@ class Augmentation:
     quietest_coloured_dbfs: float = -70.0
     loudest_coloured_dbfs: float = -30.0  # behind speech
     loudest_silence_dbfs: float = -10.0  # alone
+    speed: float = 1.0  # clips are played up to so many times faster or slower; not in the paper
+    noise_speed: float = 1.0  # the same for recorded and made noise
+
+    def __post_init__(self) -> None:
+        for name in ("speed", "noise_speed"):
+            if not 1 <= getattr(self, name) <= 4:
+                raise UsageError(f"{name} is {getattr(self, name)}; it must lie between 1 (no change) and 4")
 
     @property
     def coloured(self) -> bool:

@@ -22,25 +22,33 @@ Pictures = npt.NDArray[np.float32]  # (B, F, T)
 
 @dataclass(frozen=True)
 class AugmentPlan:
-    """What happens to each clip of a batch: sample i becomes clip[i − shift] + noise_gain · noise[noise_offset + i]."""
+    """What happens to each clip of a batch.
+
+    Sample i of n becomes clip(n/2 + speed · (i − shift − n/2)) + noise_gain · noise(noise_offset + noise_speed · i).
+    Places between samples lie on a cubic curve; beyond its ends a clip is silent.
+    """
 
     shift: npt.NDArray[np.int32]  # (B,) in samples; positive is later
     noise_offset: npt.NDArray[np.uint32]  # (B,) where in `noise` the clip's noise begins
     noise_gain: npt.NDArray[np.float32]  # (B,) 0 adds none
-    noise: npt.NDArray[np.float32]  # a pool of unit white noise, shared by all batches
+    noise: npt.NDArray[np.float32]  # a pool of unit noise, shared by all batches
+    speed: npt.NDArray[np.float32] | float = 1.0  # (B,) or the same for all; above 1 is faster
+    noise_speed: npt.NDArray[np.float32] | float = 1.0
 
-    _DTYPE = np.dtype([("shift", "i4"), ("noise_offset", "u4"), ("noise_gain", "f4")])  # cm_augment
+    _DTYPE = np.dtype(  # cm_augment
+        [("shift", "i4"), ("noise_offset", "u4"), ("noise_gain", "f4"), ("speed", "f4"), ("noise_speed", "f4")]
+    )
 
     def packed(self, samples: int) -> npt.NDArray[np.void]:
         """The engine's array of cm_augment; checks that no clip reads past the end of the pool."""
-        if self.noise_offset.size and int(self.noise_offset.max()) + samples > self.noise.size:
-            raise ValueError(f"a noise offset leaves fewer than {samples} samples of the pool of {self.noise.size}")
         rows = np.empty(self.shift.size, dtype=self._DTYPE)
-        rows["shift"], rows["noise_offset"], rows["noise_gain"] = (
-            self.shift,
-            self.noise_offset,
-            self.noise_gain,
-        )
+        for name in self._DTYPE.fields or ():
+            rows[name] = getattr(self, name)
+        if not ((rows["speed"] > 0) & (rows["noise_speed"] > 0)).all():
+            raise ValueError("a speed is not above 0")
+        ends = rows["noise_offset"] + np.where(rows["noise_speed"] == 1, samples, rows["noise_speed"] * samples + 4)
+        if rows.size and ends.max() > self.noise.size:
+            raise ValueError(f"a noise offset leaves fewer than {samples} samples of the pool of {self.noise.size}")
         return rows
 
 

@@ -13,7 +13,7 @@ FRONT_END = """
     typedef struct {
         int32_t shift;
         uint32_t noise_offset;
-        float noise_gain;
+        float noise_gain, speed, noise_speed;
     } cm_augment;
     typedef struct { ...; } cm_front_end_work;
     void cm_log_mel_i16(const int16_t *clips, int64_t count, int64_t samples, const cm_augment *augment,

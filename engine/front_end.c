@@ -13,12 +13,57 @@ typedef struct {
     const float *noise;  /* moved to this clip's offset already */
     int64_t samples;
     int64_t shift;
+    float speed, noise_speed;  /* 0 is 1 */
     float noise_gain;
 } cm_clip;
 
 static int64_t cm_clamp(int64_t value, int64_t low, int64_t high)
 {
     return value < low ? low : value > high ? high : value;
+}
+
+/* Places between samples, in steps of 2^-32 samples: whole numbers, so that a place does not depend on the tile. */
+#define CM_ONE ((int64_t)1 << 32)
+
+static int64_t cm_step(float speed)
+{
+    return (int64_t)((double)speed * (double)CM_ONE);
+}
+
+/* The curve through b and c at x between them, with the slopes that their neighbours give it (Catmull and Rom). */
+CM_INLINE float between(float a, float b, float c, float d, float x)
+{
+    return b + 0.5f * x * (c - a + x * (2 * a - 5 * b + 4 * c - d + x * (3 * (b - c) + d - a)));
+}
+
+/* The same as gather without noise, at another speed: the clip's middle stays where it is. */
+CM_INLINE void gather_at_speed(const cm_clip *clip, int64_t first, int count, float *restrict out)
+{
+    const int64_t step = cm_step(clip->speed), middle = clip->samples / 2;
+    int64_t at = middle * CM_ONE + (first - clip->shift - middle) * step;
+    for (int i = 0; i < count; i++, at += step) {
+        const int64_t k = at >> 32;
+        const float x = (float)(at & (CM_ONE - 1)) * (1.0f / (float)CM_ONE);
+        if (k < 1 || k + 2 >= clip->samples) {
+            out[i] = 0;
+        } else if (clip->i16) {
+            const int16_t *s = clip->i16 + k;
+            out[i] = between(s[-1], s[0], s[1], s[2], x) * (1.0f / 32768.0f);
+        } else {
+            const float *s = clip->f32 + k;
+            out[i] = between(s[-1], s[0], s[1], s[2], x);
+        }
+    }
+}
+
+CM_INLINE void add_noise_at_speed(const cm_clip *clip, int64_t first, int count, float *restrict out)
+{
+    const int64_t step = cm_step(clip->noise_speed);
+    int64_t at = first * step;
+    for (int i = 0; i < count; i++, at += step) {
+        const float *n = clip->noise + (at >> 32);
+        out[i] += clip->noise_gain * between(n[0], n[1], n[2], n[3], (float)(at & (CM_ONE - 1)) * (1.0f / (float)CM_ONE));
+    }
 }
 
 /* Samples first … first + count - 1 of one clip, shifted, with its noise. */
@@ -28,14 +73,18 @@ CM_INLINE void gather(const cm_clip *clip, int64_t first, int count, float *rest
     const int to = (int)cm_clamp(clip->shift + clip->samples - first, from, count);
     memset(out, 0, sizeof(float) * (size_t)from);
     memset(out + to, 0, sizeof(float) * (size_t)(count - to));
-    if (clip->i16) {
+    if (clip->speed != 0 && clip->speed != 1) {
+        gather_at_speed(clip, first, count, out);
+    } else if (clip->i16) {
         const int16_t *restrict source = clip->i16 + (first - clip->shift);
         for (int i = from; i < to; i++)
             out[i] = (float)source[i] * (1.0f / 32768.0f);
     } else if (to > from) {
         memcpy(out + from, clip->f32 + (first - clip->shift + from), sizeof(float) * (size_t)(to - from));
     }
-    if (clip->noise_gain != 0.0f) {
+    if (clip->noise_gain != 0.0f && clip->noise_speed != 0 && clip->noise_speed != 1) {
+        add_noise_at_speed(clip, first, count, out);
+    } else if (clip->noise_gain != 0.0f) {
         const float *restrict noise = clip->noise + first, gain = clip->noise_gain;
         for (int i = 0; i < count; i++)
             out[i] += gain * noise[i];
@@ -61,6 +110,8 @@ static cm_clip clip_at(const int16_t *i16, const float *f32, int64_t index, int6
     clip.samples = samples;
     if (augment) {
         clip.shift = augment[index].shift;
+        clip.speed = augment[index].speed;
+        clip.noise_speed = augment[index].noise_speed;
         clip.noise_gain = augment[index].noise_gain;
         clip.noise = noise + augment[index].noise_offset;
     }

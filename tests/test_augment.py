@@ -8,6 +8,7 @@ import pytest
 from circlematch.config import Augmentation
 from circlematch.data.augment import Augmenter
 from circlematch.data.noise import WHITE_SAMPLES, make_pool
+from circlematch.errors import UsageError
 
 COUNT = 20_000
 SPOKEN = np.arange(COUNT)
@@ -80,3 +81,26 @@ def test_recordings_lie_in_the_pool_at_one_level_and_white_noise_is_the_same_wit
     recording = pool.samples[WHITE_SAMPLES : WHITE_SAMPLES + 5 * 16_000]
     assert np.sqrt(np.mean(recording**2)) == pytest.approx(1, rel=1e-3)
     assert np.corrcoef(recording, np.sin(np.arange(5 * 16_000) * 0.1))[0, 1] > 0.999
+
+
+def test_speeds_lie_between_their_inverse_and_themselves_and_change_nothing_else() -> None:
+    plain, quick = coloured(), coloured(speed=1.25, noise_speed=2.0)
+    rows = np.where(SPOKEN % 2 == 0, SPOKEN, -1)
+    before, after = (one.plan(rows, np.random.default_rng(5)) for one in (plain, quick))
+    np.testing.assert_array_equal(before.shift, after.shift)
+    np.testing.assert_array_equal(before.noise_gain, after.noise_gain)
+    assert np.all(np.asarray(before.speed) == 1)
+    assert np.all(np.asarray(before.noise_speed) == 1)
+    speed, noise_speed = np.asarray(after.speed), np.asarray(after.noise_speed)
+    assert (speed.min(), speed.max()) == pytest.approx((0.8, 1.25), abs=1e-3)
+    assert np.median(speed) == pytest.approx(1, abs=0.01)
+    chosen = after.noise_offset >= WHITE_SAMPLES
+    assert np.all(noise_speed[~chosen] == 1)
+    assert (noise_speed[chosen].min(), noise_speed[chosen].max()) == pytest.approx((0.5, 2), abs=2e-3)
+    assert after.packed(16_000)["noise_speed"].max() > 1.99  # and no clip reads past the end of the pool
+
+
+@pytest.mark.parametrize(("name", "value"), [("speed", 0.9), ("noise_speed", 5.0)])
+def test_a_speed_that_makes_no_sense_is_a_sentence(name: str, value: float) -> None:
+    with pytest.raises(UsageError, match=rf"^{name} is {value}; it must lie between 1 \(no change\) and 4$"):
+        Augmentation(**{name: value})  # type: ignore[arg-type]

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -93,9 +94,56 @@ def test_a_shift_beyond_the_clip_leaves_silence() -> None:
     assert not log_mel(noisy(2), plan([16000, -16000], [0, 0], [0, 0], noise)).any()
 
 
+def curve(samples: npt.NDArray[np.float64], places: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """Catmull and Rom's cubic through the samples, and nothing where a neighbour is missing."""
+    whole = np.floor(places).astype(int)
+    inside = (whole >= 1) & (whole + 2 < samples.size)
+    a, b, c, d = (samples[np.where(inside, whole + step, 0)] for step in (-1, 0, 1, 2))
+    x = places - whole
+    basis = (-x + 2 * x**2 - x**3, 2 - 5 * x**2 + 3 * x**3, x + 4 * x**2 - 3 * x**3, x**3 - x**2)
+    value: npt.NDArray[np.float64] = inside * 0.5 * sum(w * y for w, y in zip(basis, (a, b, c, d), strict=True))
+    return value
+
+
+@pytest.mark.parametrize("kind", [np.int16, np.float32])
+def test_speeds_play_clips_about_their_middle_and_noise_from_its_place(kind: type) -> None:
+    generator = np.random.default_rng(8)
+    clips = (5000 * noisy(20)).astype(np.int16) if kind is np.int16 else 0.2 * noisy(20)
+    noise = generator.standard_normal(60_000).astype(np.float32)
+    shifts, offsets = generator.integers(-1600, 1600, 20), generator.integers(0, 20_000, 20)
+    speed, noise_speed = (generator.uniform(0.5, 2, 20).astype(np.float32) for _ in range(2))
+    speed[3], noise_speed[4] = 1, 1
+    gains = generator.uniform(0, 0.05, 20)
+    steps = np.arange(16_000)
+    expected = []
+    for n, clip in enumerate(clips):
+        scaled = clip / 32768 if kind is np.int16 else clip.astype(np.float64)
+        places = 8000 + float(speed[n]) * (steps - shifts[n] - 8000)
+        behind = curve(noise.astype(np.float64), offsets[n] + 1 + float(noise_speed[n]) * steps)
+        if speed[n] == 1:
+            inside = (places >= 0) & (places < 16_000)
+            spoken = inside * scaled[np.where(inside, places, 0).astype(int)]
+        else:
+            spoken = curve(scaled, places)
+        if noise_speed[n] == 1:
+            behind = noise[offsets[n] + steps].astype(np.float64)
+        expected.append(spoken + gains[n] * behind)
+    given = plan(list(shifts), list(gains), list(offsets), noise)
+    found = log_mel(clips, replace(given, speed=speed, noise_speed=noise_speed))
+    np.testing.assert_allclose(found, log_mel(np.array(expected, np.float32)), atol=2e-3)
+    for n in (0, 3, 19):  # a clip among others and a clip alone are the same bits
+        one = plan([shifts[n]], [gains[n]], [offsets[n]], noise)
+        one = replace(one, speed=float(speed[n]), noise_speed=float(noise_speed[n]))
+        np.testing.assert_array_equal(log_mel(clips[n : n + 1], one)[0], found[n])
+
+
 def test_a_plan_that_reads_past_the_noise_is_refused() -> None:
     with pytest.raises(ValueError, match="fewer than 16000 samples"):
         log_mel(noisy(1), plan([0], [1.0], [1], np.zeros(16000, np.float32)))
+    with pytest.raises(ValueError, match="a noise offset leaves fewer"):
+        log_mel(noisy(1), replace(plan([0], [1.0], [0], np.zeros(24_000, np.float32)), noise_speed=1.5))
+    with pytest.raises(ValueError, match="a speed is not above 0"):
+        log_mel(noisy(1), replace(plan([0], [1.0], [0], np.zeros(24_000, np.float32)), speed=0.0))
     with pytest.raises(ValueError, match="the plan is for 2 clips"):
         log_mel(noisy(1), plan([0, 0], [0, 0], [0, 0], np.zeros(16000, np.float32)))
 

@@ -6,6 +6,8 @@ PyTorch or native, is given the same plan and so hears the same batch.
 
 from __future__ import annotations
 
+from math import ceil
+
 import numpy as np
 import numpy.typing as npt
 
@@ -32,13 +34,28 @@ class Augmenter:
         noisy = generator.random(count) < config.noise_probability
         shift = generator.integers(-reach, reach, count, dtype=np.int32, endpoint=True)
         offset = generator.integers(*self.pool.white, count, dtype=np.uint32)
+        noise_speed = np.ones(count, dtype=np.float32)
         if self.pool.coloured is not None:
             silent = rows == ZEROS
             coloured = generator.random(count) < np.where(silent, config.coloured_silence, config.coloured_speech)
             loudest = np.where(silent, config.loudest_silence_dbfs, config.loudest_coloured_dbfs)
             levels = generator.uniform(config.quietest_coloured_dbfs, loudest)
-            places = generator.integers(*self.pool.coloured, count, dtype=np.uint32)
+            first, last = self.pool.coloured
+            places = generator.integers(first, last - self._reach_of_noise(), count, dtype=np.uint32)
             level_dbfs, offset = np.where(coloured, levels, level_dbfs), np.where(coloured, places, offset)
             noisy |= coloured
+            noise_speed = np.where(coloured, speeds(config.noise_speed, count, generator), 1).astype(np.float32)
         gain = np.where(noisy, 10.0 ** (level_dbfs / 20.0) * sign, 0.0)
-        return AugmentPlan(shift, offset, gain.astype(np.float32), self.pool.samples)
+        speed = speeds(config.speed, count, generator)
+        return AugmentPlan(shift, offset, gain.astype(np.float32), self.pool.samples, speed, noise_speed)
+
+    def _reach_of_noise(self) -> int:
+        """How many samples more than a clip's own the fastest noise may take."""
+        return ceil((self.config.noise_speed - 1) * FRONT_END.clip_samples) + 4 if self.config.noise_speed > 1 else 0
+
+
+def speeds(fastest: float, count: int, generator: np.random.Generator) -> npt.NDArray[np.float32]:
+    """From 1/fastest to fastest, slower as often as faster; nothing is drawn for 1."""
+    if fastest == 1:
+        return np.ones(count, dtype=np.float32)
+    return (fastest ** generator.uniform(-1, 1, count)).astype(np.float32)
