@@ -6,12 +6,19 @@ import numpy as np
 import pytest
 
 from circlematch.config import Augmentation
+from circlematch.data import noise
 from circlematch.data.augment import Augmenter
-from circlematch.data.noise import WHITE_SAMPLES, make_pool
+from circlematch.data.noise import PIECES, WHITE_SAMPLES, make_pool
 from circlematch.errors import UsageError
 
 COUNT = 20_000
 SPOKEN = np.arange(COUNT)
+
+
+@pytest.fixture(autouse=True)
+def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Made sounds take their time."""
+    monkeypatch.setattr(noise, "PIECE_SAMPLES", 2**17)
 
 
 @pytest.fixture(scope="module")
@@ -104,3 +111,23 @@ def test_speeds_lie_between_their_inverse_and_themselves_and_change_nothing_else
 def test_a_speed_that_makes_no_sense_is_a_sentence(name: str, value: float) -> None:
     with pytest.raises(UsageError, match=rf"^{name} is {value}; it must lie between 1 \(no change\) and 4$"):
         Augmentation(**{name: value})  # type: ignore[arg-type]
+
+
+def test_each_epoch_brings_one_new_piece_of_made_sounds_wherever_a_run_comes_from() -> None:
+    recording = [np.random.default_rng(0).standard_normal(40_000).astype(np.float32)]
+    pool, other = make_pool(3, recording), make_pool(3, recording)
+
+    def pieces() -> list[bytes]:
+        return [piece.tobytes() for piece in pool.samples[-PIECES * noise.PIECE_SAMPLES :].reshape(PIECES, -1)]
+
+    first = pieces()
+    assert len(set(first)) == PIECES
+    pool.bring_to(1)
+    second = pieces()
+    assert [before == after for before, after in zip(first, second, strict=True)] == [False, True, True, True]
+    pool.bring_to(6)
+    assert not set(pieces()) & set(first)
+    other.bring_to(6)  # as a run does that is resumed there
+    np.testing.assert_array_equal(pool.samples, other.samples)
+    pool.bring_to(0)
+    assert pieces() == first

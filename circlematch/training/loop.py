@@ -44,6 +44,7 @@ class Lessons:
 
     def batches(self, epoch: int) -> Iterator[Batch]:
         """The clips of an epoch in a shuffled order; the last batch may be smaller."""
+        self.augmenter.pool.bring_to(epoch)
         generator = np.random.default_rng([self.seed, epoch])
         order = self.sampler.draw(generator)
         for index, start in enumerate(range(0, len(order), self.batch_size)):
