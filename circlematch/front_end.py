@@ -15,6 +15,7 @@ from circlematch.errors import AudioError
 
 __all__ = ["LANES", "AugmentPlan", "log_mel", "usable_cores"]
 
+FASTEST = 4  # CM_FASTEST
 LANES = 16  # clips that the engine computes side by side (CM_BATCH_LANES)
 
 Pictures = npt.NDArray[np.float32]  # (B, F, T)
@@ -24,7 +25,8 @@ Pictures = npt.NDArray[np.float32]  # (B, F, T)
 class AugmentPlan:
     """What happens to each clip of a batch.
 
-    Sample i of n becomes clip(n/2 + speed · (i − shift − n/2)) + noise_gain · noise(noise_offset + noise_speed · i).
+    Sample i of n becomes clip(n/2 + speed · (i − shift − n/2)) + noise_gain · noise(noise_offset + 1 + noise_speed · i)
+    where the speeds are not 1, else clip[i − shift] + noise_gain · noise[noise_offset + i].
     Places between samples lie on a cubic curve; beyond its ends a clip is silent.
     """
 
@@ -44,9 +46,9 @@ class AugmentPlan:
         rows = np.empty(self.shift.size, dtype=self._DTYPE)
         for name in self._DTYPE.fields or ():
             rows[name] = getattr(self, name)
-        if not ((rows["speed"] > 0) & (rows["noise_speed"] > 0)).all():
-            raise ValueError("a speed is not above 0")
-        ends = rows["noise_offset"] + np.where(rows["noise_speed"] == 1, samples, rows["noise_speed"] * samples + 4)
+        if not all(((rows[name] > 0) & (rows[name] <= FASTEST)).all() for name in ("speed", "noise_speed")):
+            raise ValueError(f"a speed is not above 0, or above {FASTEST}")
+        ends = rows["noise_offset"] + np.where(rows["noise_speed"] == 1, samples, rows["noise_speed"] * samples + 5)
         if rows.size and ends.max() > self.noise.size:
             raise ValueError(f"a noise offset leaves fewer than {samples} samples of the pool of {self.noise.size}")
         return rows

@@ -22,73 +22,73 @@ static int64_t cm_clamp(int64_t value, int64_t low, int64_t high)
     return value < low ? low : value > high ? high : value;
 }
 
-/* Places between samples, in steps of 2^-32 samples: whole numbers, so that a place does not depend on the tile. */
-#define CM_ONE ((int64_t)1 << 32)
+/* ---- other speeds ---- */
 
-static int64_t cm_step(float speed)
+#define CM_TILE_SAMPLES (CM_TILE_FRAMES * CM_HOP)
+#define CM_FASTEST 4
+#define CM_ONE ((int64_t)1 << 32)  /* places between samples are whole numbers: they do not depend on the tile */
+
+/* `count` samples of one clip from `first` on, silence beyond its ends. */
+CM_INLINE void stretch_of(const cm_clip *clip, int64_t first, int count, float *restrict out)
 {
-    return (int64_t)((double)speed * (double)CM_ONE);
+    const int from = (int)cm_clamp(-first, 0, count), to = (int)cm_clamp(clip->samples - first, from, count);
+    memset(out, 0, sizeof(float) * (size_t)from);
+    memset(out + to, 0, sizeof(float) * (size_t)(count - to));
+    if (clip->i16) {
+        const int16_t *restrict source = clip->i16 + first;
+        for (int i = from; i < to; i++)
+            out[i] = (float)source[i] * (1.0f / 32768.0f);
+    } else if (to > from) {
+        memcpy(out + from, clip->f32 + first + from, sizeof(float) * (size_t)(to - from));
+    }
 }
 
-/* The curve through b and c at x between them, with the slopes that their neighbours give it (Catmull and Rom). */
-CM_INLINE float between(float a, float b, float c, float d, float x)
+/* out[i] += gain * in(1 + fraction + i * step), on the curve of Catmull and Rom through the samples around. Within a tile
+ * places are counted in 2^-20 samples, for which 32 bits are enough. */
+CM_INLINE void add_curve(const float *restrict in, int64_t fraction, int64_t step, int count, float gain, float *restrict out)
 {
-    return b + 0.5f * x * (c - a + x * (2 * a - 5 * b + 4 * c - d + x * (3 * (b - c) + d - a)));
+    const int32_t begin = (int32_t)(fraction >> 12), advance = (int32_t)((step + (1 << 11)) >> 12);
+    for (int i = 0; i < count; i++) {
+        const int32_t at = begin + i * advance, k = at >> 20;
+        const float x = (float)(at & 0xfffff) * (1.0f / 1048576.0f);
+        const float a = in[k], b = in[k + 1], c = in[k + 2], d = in[k + 3];
+        out[i] += gain * (b + 0.5f * x * (c - a + x * (2 * a - 5 * b + 4 * c - d + x * (3 * (b - c) + d - a))));
+    }
 }
 
-/* The same as gather without noise, at another speed: the clip's middle stays where it is. */
+/* Samples first … first + count - 1 of one clip at its speed; its middle stays where it is. */
 CM_INLINE void gather_at_speed(const cm_clip *clip, int64_t first, int count, float *restrict out)
 {
-    const int64_t step = cm_step(clip->speed), middle = clip->samples / 2;
-    int64_t at = middle * CM_ONE + (first - clip->shift - middle) * step;
-    for (int i = 0; i < count; i++, at += step) {
-        const int64_t k = at >> 32;
-        const float x = (float)(at & (CM_ONE - 1)) * (1.0f / (float)CM_ONE);
-        if (k < 1 || k + 2 >= clip->samples) {
-            out[i] = 0;
-        } else if (clip->i16) {
-            const int16_t *s = clip->i16 + k;
-            out[i] = between(s[-1], s[0], s[1], s[2], x) * (1.0f / 32768.0f);
-        } else {
-            const float *s = clip->f32 + k;
-            out[i] = between(s[-1], s[0], s[1], s[2], x);
-        }
-    }
+    float stretch[CM_FASTEST * CM_TILE_SAMPLES + 5];
+    const int64_t step = (int64_t)((double)clip->speed * (double)CM_ONE), middle = clip->samples / 2;
+    const int64_t at = middle * CM_ONE + (first - clip->shift - middle) * step, from = (at >> 32) - 1;
+    stretch_of(clip, from, (int)(((at + (count - 1) * step) >> 32) + 4 - from), stretch);  /* one for rounding in add_curve */
+    memset(out, 0, sizeof(float) * (size_t)count);
+    add_curve(stretch, at & (CM_ONE - 1), step, count, 1.0f, out);
 }
 
 CM_INLINE void add_noise_at_speed(const cm_clip *clip, int64_t first, int count, float *restrict out)
 {
-    const int64_t step = cm_step(clip->noise_speed);
-    int64_t at = first * step;
-    for (int i = 0; i < count; i++, at += step) {
-        const float *n = clip->noise + (at >> 32);
-        out[i] += clip->noise_gain * between(n[0], n[1], n[2], n[3], (float)(at & (CM_ONE - 1)) * (1.0f / (float)CM_ONE));
-    }
+    const int64_t step = (int64_t)((double)clip->noise_speed * (double)CM_ONE), at = first * step;
+    add_curve(clip->noise + (at >> 32), at & (CM_ONE - 1), step, count, clip->noise_gain, out);
 }
 
 /* Samples first … first + count - 1 of one clip, shifted, with its noise. */
 CM_INLINE void gather(const cm_clip *clip, int64_t first, int count, float *restrict out)
 {
-    const int from = (int)cm_clamp(clip->shift - first, 0, count);
-    const int to = (int)cm_clamp(clip->shift + clip->samples - first, from, count);
-    memset(out, 0, sizeof(float) * (size_t)from);
-    memset(out + to, 0, sizeof(float) * (size_t)(count - to));
-    if (clip->speed != 0 && clip->speed != 1) {
+    if (clip->speed != 0 && clip->speed != 1)
         gather_at_speed(clip, first, count, out);
-    } else if (clip->i16) {
-        const int16_t *restrict source = clip->i16 + (first - clip->shift);
-        for (int i = from; i < to; i++)
-            out[i] = (float)source[i] * (1.0f / 32768.0f);
-    } else if (to > from) {
-        memcpy(out + from, clip->f32 + (first - clip->shift + from), sizeof(float) * (size_t)(to - from));
-    }
-    if (clip->noise_gain != 0.0f && clip->noise_speed != 0 && clip->noise_speed != 1) {
+    else
+        stretch_of(clip, first - clip->shift, count, out);
+    if (clip->noise_gain == 0.0f)
+        return;
+    if (clip->noise_speed != 0 && clip->noise_speed != 1) {
         add_noise_at_speed(clip, first, count, out);
-    } else if (clip->noise_gain != 0.0f) {
-        const float *restrict noise = clip->noise + first, gain = clip->noise_gain;
-        for (int i = 0; i < count; i++)
-            out[i] += gain * noise[i];
+        return;
     }
+    const float *restrict noise = clip->noise + first, gain = clip->noise_gain;
+    for (int i = 0; i < count; i++)
+        out[i] += gain * noise[i];
 }
 
 #define CM_WHOLE_CLIPS 1
@@ -159,7 +159,7 @@ void cm_log_mel_lanes(const int16_t *clips, const int64_t *rows, int64_t count, 
     for (int64_t l = 0; l < CM_BATCH_LANES && l < count; l++) {
         lane[l] = clip_at(NULL, NULL, l, samples, augment, noise);
         if (rows[l] < 0)
-            lane[l].samples = 0;
+            lane[l].samples = 0, lane[l].speed = 1;
         else
             lane[l].i16 = clips + rows[l] * samples;
     }

@@ -14,7 +14,7 @@
 #define CM_TILE_FRAMES 4   /* frames whose samples are gathered at once */
 
 /* What happens to one training clip of n samples: sample i becomes
- * clip(n/2 + speed * (i - shift - n/2)) + noise_gain * noise(noise_offset + noise_speed * i),
+ * clip(n/2 + speed * (i - shift - n/2)) + noise_gain * noise(noise_offset + 1 + noise_speed * i),
  * where places between samples lie on a cubic curve, and the clip is silent beyond its ends. */
 typedef struct {
     int32_t shift;
@@ -34,7 +34,7 @@ typedef struct {
 } cm_front_end_work;
 
 /* Log-mel pictures of `count` clips of `samples` samples each: out is (count, CM_MEL_BANDS, samples / CM_HOP).
- * `augment` has one entry per clip, or is NULL; `noise` must reach to noise_offset + noise_speed * samples + 4 of every entry.
+ * `augment` has one entry per clip, or is NULL; `noise` must reach to noise_offset + noise_speed * samples + 5 of every entry.
  * A clip's picture does not depend on the clips around it, bit for bit. */
 void cm_log_mel_i16(const int16_t *clips, int64_t count, int64_t samples, const cm_augment *augment,
                     const float *noise, cm_front_end_work *work, float *out);

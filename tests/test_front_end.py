@@ -95,13 +95,13 @@ def test_a_shift_beyond_the_clip_leaves_silence() -> None:
 
 
 def curve(samples: npt.NDArray[np.float64], places: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """Catmull and Rom's cubic through the samples, and nothing where a neighbour is missing."""
+    """Catmull and Rom's cubic through the samples; silence beyond the ends."""
     whole = np.floor(places).astype(int)
-    inside = (whole >= 1) & (whole + 2 < samples.size)
-    a, b, c, d = (samples[np.where(inside, whole + step, 0)] for step in (-1, 0, 1, 2))
     x = places - whole
+    padded = np.concatenate([samples, [0]])
+    a, b, c, d = (padded[np.where((n >= 0) & (n < samples.size), n, -1)] for n in (whole + s for s in (-1, 0, 1, 2)))
     basis = (-x + 2 * x**2 - x**3, 2 - 5 * x**2 + 3 * x**3, x + 4 * x**2 - 3 * x**3, x**3 - x**2)
-    value: npt.NDArray[np.float64] = inside * 0.5 * sum(w * y for w, y in zip(basis, (a, b, c, d), strict=True))
+    value: npt.NDArray[np.float64] = 0.5 * sum(w * y for w, y in zip(basis, (a, b, c, d), strict=True))
     return value
 
 
@@ -142,7 +142,7 @@ def test_a_plan_that_reads_past_the_noise_is_refused() -> None:
         log_mel(noisy(1), plan([0], [1.0], [1], np.zeros(16000, np.float32)))
     with pytest.raises(ValueError, match="a noise offset leaves fewer"):
         log_mel(noisy(1), replace(plan([0], [1.0], [0], np.zeros(24_000, np.float32)), noise_speed=1.5))
-    with pytest.raises(ValueError, match="a speed is not above 0"):
+    with pytest.raises(ValueError, match="a speed is not above 0, or above 4"):
         log_mel(noisy(1), replace(plan([0], [1.0], [0], np.zeros(24_000, np.float32)), speed=0.0))
     with pytest.raises(ValueError, match="the plan is for 2 clips"):
         log_mel(noisy(1), plan([0, 0], [0, 0], [0, 0], np.zeros(16000, np.float32)))

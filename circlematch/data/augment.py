@@ -51,7 +51,7 @@ class Augmenter:
 
     def _reach_of_noise(self) -> int:
         """How many samples more than a clip's own the fastest noise may take."""
-        return ceil((self.config.noise_speed - 1) * FRONT_END.clip_samples) + 4 if self.config.noise_speed > 1 else 0
+        return ceil((self.config.noise_speed - 1) * FRONT_END.clip_samples) + 5 if self.config.noise_speed > 1 else 0
 
 
 def speeds(fastest: float, count: int, generator: np.random.Generator) -> npt.NDArray[np.float32]:

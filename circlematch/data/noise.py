@@ -20,8 +20,8 @@ from circlematch.data.sounds import levelled, make_sounds
 __all__ = ["NoisePool", "make_pool"]
 
 WHITE_SAMPLES = 2**18  # sixteen seconds, which stay in a cache
-PIECE_SAMPLES = 2**22  # four minutes of made sounds
-PIECES = 4  # that are in the pool at a time
+PIECE_SAMPLES = 2**21  # two minutes of made sounds
+PIECES = 8  # that are in the pool at a time
 KEPT_PIECES = 2 * PIECES  # for runs that go back to their first epochs
 CLIP = FRONT_END.clip_samples
 
