@@ -206,20 +206,25 @@ def paper(width: int) -> tuple[Network, Recipe]:
 
 
 def release(width: int) -> tuple[Network, Recipe]:
-    """Models for use, of the paper's networks: noise for silence, high learning rates, small batches, no dropout.
+    """Models for use, of the paper's networks: noise for silence, SOAP, small batches, other speeds, no dropout.
 
     docs/release.md says why; every number was chosen on validation. The smaller the network, the more it matters where
-    it begins.
+    it begins, the faster it may learn, and the more noise it must hear.
     """
+    small = width < 16
     recipe = Recipe(
         epochs=100,
         batch_size=128,
-        peak_learning_rate=3e-2,
-        unknown_share=0.2,
-        silence_share=0.8,
-        starts=16 if width < 8 else 8 if width < 16 else 1,
+        optimizer="soap",
+        peak_learning_rate=3e-2 if small else 1e-2,
+        unknown_share=0.15,
+        silence_share=0.8 if small else 0.5,
+        silence_bias=0.5 if small else 1.0,
+        starts=8 if width < 8 else 4 if small else 1,
         start_epochs=2,
-        augmentation=Augmentation(coloured_speech=0.25, coloured_silence=0.9),
+        augmentation=Augmentation(
+            coloured_speech=0.25, coloured_silence=0.9, speed=1.0 if width < 8 else 1.1, noise_speed=2.0
+        ),
     )
     return Network(width=width, dropout=0.0), recipe
 

@@ -117,6 +117,14 @@ WORLD: dict[str, Any] = {
 NOISY: dict[str, Any] = {"batch_size": 128, "silence_share": 0.3, "coloured_silence": 0.9}
 MORE = NOISY | {"epochs": 30, "silence_share": 0.6}
 ROOMS = MORE | {"peak_learning_rate": 3e-2, "silence_share": 0.8, "unknown_share": 0.2}
+QUICK = NOISY | {
+    "epochs": 30,
+    "optimizer": "soap",
+    "silence_share": 0.4,
+    "unknown_share": 0.15,
+    "speed": 1.1,
+    "noise_speed": 2.0,
+}
 TRIALS: dict[str, dict[str, Any]] = {
     "lr1e-2": {},
     "starts12": {"starts": 12},
@@ -131,10 +139,13 @@ TRIALS: dict[str, dict[str, Any]] = {
     "rooms-30-shift200": ROOMS | {"shift_ms": 200},
     "rooms-30-lr1e-2": ROOMS | {"peak_learning_rate": 1e-2},
     "rooms-30-less": ROOMS | {"silence_share": 0.4, "unknown_share": 0.15},
+    "rooms-100": ROOMS | {"epochs": 100},
     "rooms-100-lr1e-2": ROOMS | {"peak_learning_rate": 1e-2, "epochs": 100},
     "rounds-60-lr3e-2": MORE | {"peak_learning_rate": 3e-2, "starts": 16, "start_epochs": 2, "epochs": 60},
     "sounds-more-30-lr3e-2-smooth0.1": MORE | {"peak_learning_rate": 3e-2, "label_smoothing": 0.1},
     "sounds-more-30-lr3e-2-speech0.5": MORE | {"peak_learning_rate": 3e-2, "coloured_speech": 0.5},
+    "quick-30": QUICK,
+    "quick-30-lr3e-2": QUICK | {"peak_learning_rate": 3e-2},
     "sounds-most-30": MORE | {"silence_share": 1.0, "unknown_share": 0.2},
 }
 SEARCHED = {  # what was run: (width, seed) of each trial
@@ -154,8 +165,11 @@ SEARCHED = {  # what was run: (width, seed) of each trial
     "rooms-30-shift200": ((16, 0),),
     "rooms-30-lr1e-2": ((16, 0),),
     "rooms-30-less": ((16, 0),),
+    "rooms-100": ((16, 0),),
     "rooms-100-lr1e-2": ((16, 0),),
     "rounds-60-lr3e-2": ((4, 0), (4, 1)),
+    "quick-30": ((16, 0), (32, 0)),
+    "quick-30-lr3e-2": ((4, 0), (8, 0)),
 }
 VARIANTS: dict[str, dict[str, Any]] = {
     **{f"reading/{name}": {"epochs": READING_EPOCHS} | changes for name, changes in READINGS.items()},

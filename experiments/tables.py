@@ -82,6 +82,9 @@ VARIANTS = (
     ("Structures with the same parameter count: validation after 10 epochs", "gsc1/structure", 10),
     (f"Search for the release recipe: v0.01's validation after {SEARCH_EPOCHS} epochs", "gsc/search", SEARCH_EPOCHS),
     ("Search for the release recipe: v0.01's validation after 30 epochs", "gsc/search", 30),
+    ("Search for the release recipe: v0.01's validation after 100 epochs", "gsc/search", 100),
+    ("Prototypes of SOAP, other speeds and soft labels: the same after 30 epochs", "gsc/search/prototypes", 30),
+    ("Prototypes: the same after 100 epochs", "gsc/search/prototypes", 100),
 )
 
 
