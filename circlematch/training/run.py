@@ -93,8 +93,6 @@ def _perform(run: Run, resume: bool, watchers: Sequence[Watcher] | None, say: Ca
     sampler = EpochSampler(training, run.dataset.labels, run.recipe)
     augmenter = Augmenter(run.recipe.augmentation, pool)
     lessons = Lessons(training, sampler, augmenter, run.recipe.batch_size, run.seed)
-    if watchers is None:
-        watchers = [Terminal(run.recipe.epochs), *tensorboard_if_installed(run.folder / "tensorboard")]
 
     history = checkpoint.history if checkpoint is not None else ()
     starts = checkpoint.starts if checkpoint is not None else ()
@@ -108,6 +106,8 @@ def _perform(run: Run, resume: bool, watchers: Sequence[Watcher] | None, say: Ca
         keep(())  # so that a run that is stopped while it begins can be resumed
         history, starts = begin(step, run.network, run.recipe, lessons, validation, say)
         keep(history)
+    if watchers is None:  # only now, for their clocks run
+        watchers = [Terminal(run.recipe.epochs), *tensorboard_if_installed(run.folder / "tensorboard")]
     epochs = train(step, run.recipe, lessons, validation, history, watchers, keep)
     _lean_to_silence(run, step)
     return _finish(run, step, epochs, starts, lessons, {"train": training, "validation": validation})
