@@ -47,10 +47,11 @@ CM_INLINE void stretch_of(const cm_clip *clip, int64_t first, int count, float *
  * places are counted in 2^-20 samples, for which 32 bits are enough. */
 CM_INLINE void add_curve(const float *restrict in, int64_t fraction, int64_t step, int count, float gain, float *restrict out)
 {
-    const int32_t begin = (int32_t)(fraction >> 12), advance = (int32_t)((step + (1 << 11)) >> 12);
+    const uint32_t begin = (uint32_t)(fraction >> 12), advance = (uint32_t)((step + (1 << 11)) >> 12);
     for (int i = 0; i < count; i++) {
-        const int32_t at = begin + i * advance, k = at >> 20;
-        const float x = (float)(at & 0xfffff) * (1.0f / 1048576.0f);
+        const uint32_t at = begin + (uint32_t)i * advance;
+        const int32_t k = (int32_t)(at >> 20);
+        const float x = (float)(int32_t)(at & 0xfffff) * (1.0f / 1048576.0f);
         const float a = in[k], b = in[k + 1], c = in[k + 2], d = in[k + 3];
         out[i] += gain * (b + 0.5f * x * (c - a + x * (2 * a - 5 * b + 4 * c - d + x * (3 * (b - c) + d - a))));
     }

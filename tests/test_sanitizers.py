@@ -23,7 +23,7 @@ HARNESS = r"""
 
 #define SAMPLES (CM_HOP * 100)
 #define CLIPS 5
-#define REACH 777  /* of the noise behind one clip's length */
+#define REACH (4 * SAMPLES + 5)  /* what the fastest noise needs */
 
 /* Memory of exactly this size that holds no number: whoever reads before writing ends with a loss of NaN. */
 static void *memory_of(size_t bytes, size_t beside)
@@ -103,6 +103,12 @@ static void together(job all, int threads)
 }
 
 /* Steps on clips and on pictures, and scores of both, for one batch size. */
+/* 1, or anything from a quarter to four. */
+static float speed(void)
+{
+    return draw() % 3 ? 0.25f + (float)(draw() % 376) / 100 : 1;
+}
+
 static void batch_of(cm_train *train, cm_train_memory *memory, const cm_train_config *config, int examples)
 {
     const int64_t count = cm_train_parameters(train);
@@ -111,7 +117,7 @@ static void batch_of(cm_train *train, cm_train_memory *memory, const cm_train_co
     int32_t *labels = memory_of(sizeof *labels * (size_t)examples, 0);
     cm_augment *augment = memory_of(sizeof *augment * (size_t)examples, 0);
     double *gradients = memory_of(sizeof *gradients * (size_t)count, 0);
-    float *noise = numbers(SAMPLES + REACH, -1, 1), *pictures = numbers(examples * CM_MEL_BANDS * 100, 0, 8);
+    float *noise = numbers(REACH, -1, 1), *pictures = numbers(examples * CM_MEL_BANDS * 100, 0, 8);
     float *scores = numbers(examples * config->classes, 0, 0);
     for (int i = 0; i < CLIPS * SAMPLES; i++)
         clips[i] = (int16_t)(draw() % 65536 - 32768);
@@ -119,8 +125,12 @@ static void batch_of(cm_train *train, cm_train_memory *memory, const cm_train_co
         rows[i] = (int)(draw() % (CLIPS + 1)) - 1;  /* -1 is silence */
         labels[i] = (int32_t)draw() % config->classes;
         augment[i].shift = (int32_t)(draw() % 40000) - 20000;
-        augment[i].noise_offset = draw() % (REACH + 1);
         augment[i].noise_gain = (float)(draw() % 3) * 10;
+        augment[i].speed = speed();
+        augment[i].noise_speed = i ? speed() : 4;
+        const float needed = augment[i].noise_speed == 1 ? SAMPLES : augment[i].noise_speed * SAMPLES + 5;
+        const uint32_t last = (uint32_t)(REACH - needed);  /* and often just there, where a sample more would be beyond */
+        augment[i].noise_offset = draw() % 2 ? last : draw() % (last + 1);
     }
     cm_train_batch on_clips = { .clips = clips, .rows = rows, .augment = augment, .noise = noise, .labels = labels,
                                 .examples = examples, .seed = 7, .learning_rate = 0.01, .gradients = gradients };
