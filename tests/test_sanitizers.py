@@ -129,7 +129,7 @@ static void batch_of(cm_train *train, cm_train_memory *memory, const cm_train_co
         augment[i].speed = speed();
         augment[i].noise_speed = i ? speed() : 4;
         const float needed = augment[i].noise_speed == 1 ? SAMPLES : augment[i].noise_speed * SAMPLES + 5;
-        const uint32_t last = (uint32_t)(REACH - needed);  /* and often just there, where a sample more would be beyond */
+        const uint32_t last = (uint32_t)(REACH - needed);  /* often just there, or a sample beyond is not seen */
         augment[i].noise_offset = draw() % 2 ? last : draw() % (last + 1);
     }
     cm_train_batch on_clips = { .clips = clips, .rows = rows, .augment = augment, .noise = noise, .labels = labels,
