@@ -40,7 +40,7 @@ __all__ = [
 BACKGROUND = (UNKNOWN, SILENCE)
 BLOCK_FRAMES = 10  # frames between two looks at the scores
 SMOOTHED = 3  # windows whose mean counts
-THRESHOLD = 0.7
+THRESHOLD = 0.8
 
 
 @dataclass(frozen=True)
