@@ -208,7 +208,7 @@ def paper(width: int) -> tuple[Network, Recipe]:
 def release(width: int) -> tuple[Network, Recipe]:
     """Models for use, of the paper's networks: noise for silence, SOAP, small batches, other speeds, no dropout.
 
-    docs/release.md says why; every number was chosen on validation. The smaller the network, the more it matters where
+    docs/release.md says why, and what was compared. The smaller the network, the more it matters where
     it begins, the faster it may learn, and the more noise it must hear.
     """
     small = width < 16

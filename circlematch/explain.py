@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import pi
+from math import isfinite, pi
 from pathlib import Path
 from typing import Any
 
@@ -57,6 +57,8 @@ def explain(
         raise UsageError(f"{model.card.name} pools by the mean: it has no prototypes, and so nothing to show")
     if label is not None and label not in model.labels:
         raise UsageError(f"{model.card.name} has no class {label!r}; it has {', '.join(model.labels)}")
+    if at is not None and not isfinite(at):
+        raise UsageError(f"at is {at}; give the second of the recording to look at")
     whole = audio.prepare(samples, sample_rate)
     first = _surest_second(model, whole) if at is None else round(at * FRONT_END.sample_rate_hz)
     if not 0 <= first < whole.size:

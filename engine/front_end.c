@@ -26,7 +26,7 @@ static int64_t cm_clamp(int64_t value, int64_t low, int64_t high)
 
 #define CM_TILE_SAMPLES (CM_TILE_FRAMES * CM_HOP)
 #define CM_FASTEST 4
-#define CM_ONE ((int64_t)1 << 32)  /* places between samples are whole numbers: they do not depend on the tile */
+#define CM_ONE ((int64_t)1 << 32)  /* places between samples are whole numbers of its parts */
 
 /* `count` samples of one clip from `first` on, silence beyond its ends. */
 CM_INLINE void stretch_of(const cm_clip *clip, int64_t first, int count, float *restrict out)

@@ -50,7 +50,7 @@ PANELS = {
         "v2",
         (
             ("composite", "paper", "archive-zero", (*PAPERS_RECIPE[:2], f"{PAPERS_RECIPE[2]}, composite set")),
-            ("gsc", "release", "archive-v2-zero", RELEASE),
+            ("gsc", "release", "archive-v2-zero", (*RELEASE[:2], f"{RELEASE[2]}, composite set")),
         ),
     ),
 }

@@ -36,13 +36,15 @@ def record_of(name: str) -> dict[str, Any]:
 
 def models() -> str:
     """The released models as a Markdown table."""
-    rows = ["| model | parameters | test | archive, v0.01 | archive, v0.02 | noise | sounds |", "|---" * 7 + "|"]
+    rows = ["| model | parameters | test | archive, v0.01 | archive, v0.02 | noise | sounds | seconds |", "|---" * 8 + "|"]
     for name in names():
         record, path = record_of(name), RESULTS / "world" / f"{name}.json"
         shares = [record["accuracy"].get(split) for split in ("test", "archive", "archive-v2", "validation-noise")]
         texts = [f"{share:.2%}" if share is not None else "–" for share in shares]
-        sounds = f"{json.loads(path.read_text())['recordings_with_a_hit']:.1%}" if path.exists() else "–"
-        rows.append(f"| `{name}` | {record['parameters']:,} | {' | '.join(texts)} | {sounds} |")
+        world = json.loads(path.read_text()) if path.exists() else {}
+        for measure in ("recordings_with_a_hit", "seconds_taken_for_a_keyword"):
+            texts.append(f"{world[measure]:.1%}" if world else "–")
+        rows.append(f"| `{name}` | {record['parameters']:,} | {' | '.join(texts)} |")
     return "\n".join(rows) + "\n\n"
 
 

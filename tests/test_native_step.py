@@ -34,6 +34,7 @@ from circlematch.data.noise import make_pool
 from circlematch.errors import UsageError
 from circlematch.nn import CircleMatch
 from circlematch.parameters import initial_tensors, parameter_shapes
+from circlematch.training import soap
 from circlematch.training.native_step import NativeStep, why_not_native
 from circlematch.training.schedule import one_cycle
 from circlematch.training.step import Batch
@@ -102,6 +103,12 @@ def test_in_float32_gradients_are_as_close_as_those_of_torch_in_float32(
         assert value < max(8 * plain[name], 2e-5), (name, value, plain[name])
 
 
+@pytest.fixture
+def early_axes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """SOAP finds its axes within the few steps of a test."""
+    monkeypatch.setattr(soap, "TURN_STEPS", 2)
+
+
 def batches(count: int, size: int, classes: int) -> list[Batch]:
     """Synthetic clips with labels, augmented."""
     generator = np.random.default_rng(3)
@@ -117,6 +124,7 @@ def batches(count: int, size: int, classes: int) -> list[Batch]:
     return out
 
 
+@pytest.mark.usefixtures("early_axes")
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
 def test_native_and_torch_steps_follow_the_same_losses_without_dropout(optimizer: str) -> None:
     network, recipe = Network(width=8, classes=5, dropout=0.0), Recipe(batch_size=40, optimizer=optimizer)
@@ -158,6 +166,7 @@ def test_clips_are_read_from_their_rows_and_negative_rows_are_silence() -> None:
     assert loss != NativeStep(network, recipe, 0).learn(whole, 1e-2)
 
 
+@pytest.mark.usefixtures("early_axes")
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
 def test_one_two_and_three_threads_give_the_same_bits(optimizer: str) -> None:
     network, recipe = Network(width=8, classes=5), Recipe(batch_size=70, optimizer=optimizer)
@@ -169,6 +178,7 @@ def test_one_two_and_three_threads_give_the_same_bits(optimizer: str) -> None:
         assert all(np.array_equal(first[name], other[name]) for name in first)
 
 
+@pytest.mark.usefixtures("early_axes")
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
 def test_a_step_that_goes_on_from_a_state_ends_with_the_same_bits(optimizer: str) -> None:
     network, recipe = Network(width=8, classes=5), Recipe(batch_size=32, optimizer=optimizer)
@@ -182,6 +192,7 @@ def test_a_step_that_goes_on_from_a_state_ends_with_the_same_bits(optimizer: str
     assert all(np.array_equal(whole.weights()[name], second.weights()[name]) for name in whole.weights())
 
 
+@pytest.mark.usefixtures("early_axes")
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
 def test_torch_can_go_on_from_a_native_state_and_back(optimizer: str) -> None:
     network, recipe = Network(width=8, classes=5, dropout=0.0), Recipe(batch_size=32, optimizer=optimizer)

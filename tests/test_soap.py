@@ -10,9 +10,13 @@ import pytest
 
 from circlematch.config import Network, Recipe
 from circlematch.errors import UsageError
+from circlematch.front_end import AugmentPlan
 from circlematch.parameters import parameter_shapes
 from circlematch.training import soap
+from circlematch.training.native_step import NativeStep
 from circlematch.training.soap import TURN_STEPS, Memory, Soap, as_matrix, turn
+from circlematch.training.step import Batch
+from circlematch.training.torch_step import TorchStep
 
 RECIPE = Recipe(optimizer="soap", beta1=0.8, beta2=0.95, weight_decay=0.1)
 Array = npt.NDArray[np.float64]
@@ -173,3 +177,22 @@ def test_a_tensor_without_a_gradient_stays() -> None:
 def test_an_unknown_optimizer_is_a_sentence() -> None:
     with pytest.raises(UsageError, match=r"^no optimizer is called 'sgd'; there are adamw, soap$"):
         replace(RECIPE, optimizer="sgd")
+
+
+@pytest.mark.parametrize("kind", [NativeStep, TorchStep])
+def test_a_loss_that_is_no_number_changes_nothing_and_is_told(kind: type[NativeStep] | type[TorchStep]) -> None:
+    step = kind(Network(width=4, classes=2), replace(RECIPE, batch_size=4), 0, threads=1)
+    weights = step.weights()
+    weights["head.readout.bias"][0] = np.nan
+    step.restore(weights, {})
+    plan = AugmentPlan(
+        np.zeros(4, np.int32), np.zeros(4, np.uint32), np.zeros(4, np.float32), np.zeros(16_000, np.float32)
+    )
+    batch = Batch(np.ones((4, 16_000), np.int16), np.arange(4), np.arange(4) % 2, plan, (0, 0, 0))
+    assert np.isnan(step.learn(batch, 0.1))
+    assert step.state() == {}
+
+
+def test_the_memory_of_another_optimizer_is_refused() -> None:
+    with pytest.raises(UsageError, match=r"^this is the memory of another optimizer than soap$"):
+        Soap({"x": (2,)}, RECIPE).restore({"adamw.step.x": np.zeros(())})

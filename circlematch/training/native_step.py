@@ -5,6 +5,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from math import isfinite
 from typing import Any
 
 import numpy as np
@@ -100,7 +101,7 @@ class NativeStep:
         work = ffi.new("cm_train_batch *", given)
         self._together(lambda thread: lib.cm_train_learn(self.train, self.memory, work, thread), keep=given)
         self.seconds = list(work.seconds)
-        if self.soap is not None:
+        if self.soap is not None and isfinite(work.loss):
             self.soap.step(self._views("parameters"), self._views("gradients"), learning_rate)
         return float(work.loss)
 

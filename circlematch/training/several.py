@@ -6,6 +6,7 @@ can be given again at any time.
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -21,6 +22,9 @@ from circlematch.files import is_locked
 from circlematch.training.run import RECORD
 
 __all__ = ["Job", "perform_all"]
+
+# NumPy's and torch's own threads: a run has one core.
+ONE_CORE = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 
 
 @dataclass
@@ -72,7 +76,13 @@ def perform_all(
             if job.finished or job.running:
                 display.say(job, "done by another process" if job.finished else "another process is at work on it")
                 continue
-            process = subprocess.Popen(job.command(), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+            process = subprocess.Popen(
+                job.command(),
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
+                text=True,
+                env={**os.environ, **ONE_CORE},
+            )
             running.append(process)
             assert process.stderr is not None
             for line in process.stderr:

@@ -2,7 +2,7 @@
 
 The numbers of a map or of a prototype do not change one by one. For the rows and for the columns of every tensor, seen
 as a matrix, the mean of G·Gᵀ and of Gᵀ·G is kept, and their eigenvectors, found anew every few steps, are the axes
-along which AdamW scales its steps. The tensors here are so small that all of it takes a twentieth of a training step.
+along which AdamW scales its steps. The tensors here are so small that all of it takes less than a tenth of a step.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from circlematch.config import Recipe
+from circlematch.errors import UsageError
 
 __all__ = ["Soap"]
 
@@ -90,6 +91,8 @@ class Soap:
 
     def restore(self, state: Mapping[str, npt.NDArray[Any]]) -> None:
         """Go on from `state`; begin anew where it is empty."""
+        if state and STEPS not in state:
+            raise UsageError("this is the memory of another optimizer than soap")
         self.steps = int(state.get(STEPS, 0))
         for name, shape in self.shapes.items():
             self.memory[name] = Memory.empty(shape)

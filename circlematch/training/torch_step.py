@@ -62,10 +62,10 @@ class TorchStep:
         loss = functional.cross_entropy(scores, labels, label_smoothing=self.recipe.label_smoothing)
         self.optimizer.zero_grad(set_to_none=True)
         loss.backward()
-        if self.soap is not None:
-            self._soap_step(self.soap, learning_rate)
-        else:
+        if self.soap is None:
             self.optimizer.step()
+        elif loss.isfinite():
+            self._soap_step(self.soap, learning_rate)
         return float(loss.detach())
 
     @torch.no_grad()

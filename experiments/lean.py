@@ -1,0 +1,95 @@
+"""What leaning to silence costs and brings: a model with more or less on the bias of silence than it was released with.
+
+python experiments/lean.py MODEL…       a released model's name; one record each in results/lean/
+
+For each lean and each threshold: validation accuracy, the first fold of ESC-50, which is set apart for choosing, and
+the long recording of experiments/detection.py, which is made of validation clips. `silence_bias` of the release recipe
+and `circlematch.detection.THRESHOLD` were chosen by these figures.
+"""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import detection
+import numpy as np
+import world
+
+import circlematch
+from circlematch.audio import read
+from circlematch.config import FRONT_END
+from circlematch.data.cache import ClipSet, load_split
+from circlematch.data.dataset import SILENCE
+from circlematch.data.tasks import read_task
+from circlematch.files import write_json
+from circlematch.machine import commit
+from circlematch.safetensors import digest
+
+ROOT = Path(__file__).resolve().parent.parent
+RECORDS = ROOT / "results" / "lean"
+LEANS, THRESHOLDS = (0.0, 0.5, 1.0, 1.5), (0.6, 0.7, 0.8, 0.9)  # leans: all that is added to the bias
+RATE = FRONT_END.sample_rate_hz
+
+
+def leaning(model: circlematch.Model, lean: float) -> circlematch.Model:
+    """The model as it would be with another silence_bias in its recipe."""
+    bias = model.tensors["head.readout.bias"].copy()
+    bias[model.labels.index(SILENCE)] += lean - model.card.recipe.silence_bias
+    return replace(model, tensors={**model.tensors, "head.readout.bias": bias})
+
+
+def measure(
+    model: circlematch.Model,
+    validation: ClipSet,
+    sounds: list[detection.Samples],
+    recording: detection.Samples,
+    words: list[detection.Word],
+) -> dict[str, Any]:
+    """The figures of one lean."""
+    found = model.scores(validation.audio, validation.rows).argmax(axis=1)
+    spoken = model.scores(np.concatenate([world.seconds_of(sound) for sound in sounds])).argmax(axis=1)
+    keyword = np.array([label not in detection.BACKGROUND for label in model.labels])
+    by_threshold = {
+        str(threshold): {
+            "recordings_with_a_hit": float(np.mean([bool(model.spot(sound, RATE, threshold)) for sound in sounds])),
+            **detection.judge(model.spot(recording, RATE, threshold), words),
+        }
+        for threshold in THRESHOLDS
+    }
+    return {
+        "validation": float((found == validation.labels).mean()),
+        "seconds_taken_for_a_keyword": float(keyword[spoken].mean()),
+        "thresholds": by_threshold,
+    }
+
+
+def main() -> int:
+    """Measure every model that is named."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("models", nargs="+", metavar="MODEL", help="a released model's name")
+    parser.add_argument("--data", type=Path, default=ROOT.parent / "data", help="where the data lies (../data)")
+    options = parser.parse_args()
+    recording, words = detection.make_recording(options.data)
+    paths = sorted((options.data / "esc50").glob(f"{world.FIRST_FOLD}*.wav"))
+    if not paths:
+        parser.error(f"{options.data / 'esc50'} holds no recordings")
+    sounds = [read(path) for path in paths]
+    validation = load_split(read_task("gsc1", options.data), "validation")
+    for name in options.models:
+        model = circlematch.load(name)
+        leans = {str(lean): measure(leaning(model, lean), validation, sounds, recording, words) for lean in LEANS}
+        record = {"model": name, "weights_sha256": digest(dict(model.tensors)), "leans": leans, "commit": commit()}
+        write_json(RECORDS / f"{name}.json", record)
+        for lean, figures in leans.items():
+            print(f"{name}: {lean}: validation {figures['validation']:.2%}", end="")
+            print(f", {figures['seconds_taken_for_a_keyword']:.2%} of seconds taken for a keyword")
+            for threshold, row in figures["thresholds"].items():
+                print(f"  {threshold}: a hit in {row['recordings_with_a_hit']:.2%}; {row['right']}/{row['false']}")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
