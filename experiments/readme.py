@@ -36,7 +36,10 @@ def record_of(name: str) -> dict[str, Any]:
 
 def models() -> str:
     """The released models as a Markdown table."""
-    rows = ["| model | parameters | test | archive, v0.01 | archive, v0.02 | noise | sounds | seconds |", "|---" * 8 + "|"]
+    rows = [
+        "| model | parameters | test | archive, v0.01 | archive, v0.02 | noise | sounds | seconds |",
+        "|---" * 8 + "|",
+    ]
     for name in names():
         record, path = record_of(name), RESULTS / "world" / f"{name}.json"
         shares = [record["accuracy"].get(split) for split in ("test", "archive", "archive-v2", "validation-noise")]
