@@ -176,10 +176,22 @@ VARIANTS: dict[str, dict[str, Any]] = {
     **{f"search/{name}": WORLD | changes for name, changes in TRIALS.items()},
 }
 
+
+def table1(task: str) -> tuple[Cell, ...]:
+    """A task, all widths and seeds."""
+    return tuple(Cell(task, width, seed) for seed in SEEDS for width in WIDTHS)
+
+
+def table2(task: str) -> tuple[Cell, ...]:
+    """The ablations of D16 on a task."""
+    return tuple(Cell(task, 16, seed, row) for seed in SEEDS for row in ABLATIONS)
+
+
 TABLES: dict[str, tuple[Cell, ...]] = {
-    "table1": tuple(Cell("gsc1", width, seed) for seed in SEEDS for width in WIDTHS),
-    "table1-composite": tuple(Cell("composite", width, seed) for seed in SEEDS for width in WIDTHS),
-    "table2": tuple(Cell("gsc1", 16, seed, row) for seed in SEEDS for row in ABLATIONS),
+    "table1": table1("gsc1"),
+    **{f"table1-{task}": table1(task) for task in ("composite", "gsc2", "en31", "es20")},
+    "table2": table2("gsc1"),
+    **{f"table2-{task}": table2(task) for task in ("composite", "gsc2")},
     "release": tuple(Cell("gsc", width, seed, recipe="release") for seed in SEEDS for width in WIDTHS),
     "search": tuple(
         Cell("gsc", width, seed, variant=f"search/{name}") for name, runs in SEARCHED.items() for width, seed in runs
@@ -190,7 +202,6 @@ TABLES: dict[str, tuple[Cell, ...]] = {
         for name in READINGS
         for seed in range(3)
     ),
-    "table2-composite": tuple(Cell("composite", 16, seed, row) for seed in SEEDS for row in ABLATIONS),
 }
 
 

@@ -42,6 +42,14 @@ def test_the_tables_are_those_of_the_paper(grid: ModuleType) -> None:
     assert len({cell.record for cell in cells}) == len(set(cells))
 
 
+def test_every_table_that_is_shown_can_be_filled(grid: ModuleType) -> None:
+    tables = load_script("experiments/tables.py")
+    cells = {cell for table in grid.TABLES.values() for cell in table}
+    for task in tables.TASKS:
+        assert set(grid.table1(task)) <= cells
+    assert set(grid.table2("gsc2")) <= cells  # Table 2 of the paper
+
+
 def test_a_variant_changes_what_it_names_and_nothing_else(grid: ModuleType) -> None:
     network, recipe = grid.varied(Network(width=8), Recipe(), {"dropout": 0.0, "epochs": 7, "coloured_silence": 0.5})
     assert network == replace(Network(width=8), dropout=0.0)
