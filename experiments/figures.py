@@ -1,6 +1,7 @@
 """Draws docs/figures from the records in results/ and the published figures of experiments/peers.json.
 
 python experiments/figures.py
+python experiments/figures.py --check        fail if a figure shows something else
 
 pareto.png       accuracy against parameters: measured here, the paper's own, and the published peers
 ablations.png    what each part of the network is worth, with the paper's figures beside
@@ -8,7 +9,9 @@ ablations.png    what each part of the network is worth, with the paper's figure
 
 from __future__ import annotations
 
+import hashlib
 import json
+import sys
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -18,6 +21,7 @@ from typing import Any, Literal
 from grid import ROOT, SEEDS, WIDTHS, Cell
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from PIL import Image
 from tables import PAPER, PAPER_ABLATIONS, found
 
 from circlematch.config import Network
@@ -203,15 +207,36 @@ def _paper_change(row: str) -> tuple[float, float]:
     return theirs - full, (spread**2 + their_spread**2) ** 0.5
 
 
+def digest(figure: Figure) -> str:
+    """SHA-256 of the numbers and words that a figure shows; its file carries it, so that an old one is seen."""
+    shown: list[Any] = []
+    for axes in figure.axes:
+        shown += [axes.get_title(), [text.get_text() for text in axes.get_legend().get_texts()]]
+        shown += [text.get_text() for text in axes.texts]
+        shown += [line.get_xydata().round(6).tolist() for line in axes.get_lines()]
+        shown += [cloud.get_offsets().round(6).tolist() for cloud in axes.collections if len(cloud.get_offsets())]
+        shown += [[round(bar.get_x(), 6), round(bar.get_height(), 6)] for bar in axes.patches]
+    return hashlib.sha256(json.dumps(shown).encode()).hexdigest()
+
+
 def main() -> int:
-    """Draw what there are records for."""
+    """Draw what there are records for, or compare."""
     FIGURES.mkdir(parents=True, exist_ok=True)
+    old = []
     for name, figure in (("pareto", draw_pareto()), ("ablations", draw_ablations())):
-        if figure is not None:
+        path = FIGURES / f"{name}.png"
+        if figure is None:
+            continue
+        stamp = {"Comment": digest(figure)}
+        if "--check" not in sys.argv[1:]:
             write_atomically(
-                FIGURES / f"{name}.png", lambda stream, of=figure: of.savefig(stream, format="png", dpi=110)
+                path, lambda stream, of=figure, by=stamp: of.savefig(stream, format="png", dpi=110, metadata=by)
             )
-    return 0
+        elif not path.exists() or Image.open(path).info.get("Comment") != stamp["Comment"]:
+            old.append(path.name)
+    if old:
+        print(f"{', '.join(old)} does not show what results/ says: run `make readme`", file=sys.stderr)
+    return int(bool(old))
 
 
 if __name__ == "__main__":

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import shutil
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
@@ -23,6 +22,7 @@ from typing import Any
 from circlematch.config import ABLATIONS, RECIPES, Network, Recipe, ablated
 from circlematch.data.tasks import read_task
 from circlematch.errors import CircleMatchError
+from circlematch.files import write_atomically
 from circlematch.training.checkpoint import read_checkpoint
 from circlematch.training.plan import PLAN, Plan, read_plan, write_plan
 from circlematch.training.run import CHECKPOINT, RECORD
@@ -208,7 +208,8 @@ TABLES: dict[str, tuple[Cell, ...]] = {
 def keep(cell: Cell) -> None:
     """Copy a finished run's record to results/."""
     cell.record.parent.mkdir(parents=True, exist_ok=True)
-    shutil.copyfile(cell.folder / RECORD, cell.record)
+    record = (cell.folder / RECORD).read_bytes()
+    write_atomically(cell.record, lambda stream: stream.write(record))
 
 
 def prepare(cells: Sequence[Cell], data: Path) -> None:

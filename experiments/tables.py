@@ -150,6 +150,24 @@ def release() -> list[str]:
     return lines
 
 
+def transformations() -> list[str]:
+    """Where the peaks of the right class's responses go when a clip is shifted or compressed."""
+    record = json.loads((RESULTS / "gsc1" / "transformations.json").read_text())
+    lines = [
+        f"`{record['model']}` on v0.01's {record['split']}: the peaks of the responses of a word's own prototypes, where they",
+        "still lie inside the clip. Order counts in clips with all five.",
+        "",
+        "| change | clips | peaks | median error | within two frames | order kept |",
+        "|---" * 6 + "|",
+    ]
+    for change, row in record["transformations"].items():
+        lines.append(
+            f"| {change} | {row['clips']:,} | {row['peaks']:,} | {row['median_error_frames']:.1f} frames | "
+            f"{row['within_2_frames']:.0%} | {row['order_kept']:.0%} of clips |"
+        )
+    return [*lines, "", "![Five prototypes of yes](figures/transformations.png)"]
+
+
 def variants(folder: Path, epochs: int) -> list[str]:
     """Validation accuracy of every variant that was tried for so many epochs, from the records in a folder."""
     by_variant: dict[str, dict[int, list[dict[str, Any]]]] = {}
@@ -180,6 +198,8 @@ def page() -> str:
         lines += ["", f"## Table 1: {title}", "", *table1(task, "paper")]
     for task in ("gsc1", "composite"):
         lines += ["", f"## Table 2: D16, {TASKS[task]}", "", *table2(task)]
+    lines += ["", "![What each part is worth](figures/ablations.png)"]
+    lines += ["", "## How far responses follow the word", "", *transformations()]
     lines += [
         "",
         RELEASE_TITLE,

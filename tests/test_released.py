@@ -57,8 +57,8 @@ def test_a_released_model_has_a_record_with_the_same_weights_and_figures(name: s
     assert record["parameters"] == model.card.parameters
 
 
-@pytest.mark.parametrize("script", ["readme", "tables", "release"])
-def test_readme_tables_and_cards_are_drawn_from_the_records(repository: Path, script: str) -> None:
+@pytest.mark.parametrize("script", ["readme", "tables", "release", "figures"])
+def test_readme_tables_cards_and_figures_are_drawn_from_the_records(repository: Path, script: str) -> None:
     command = [sys.executable, f"experiments/{script}.py", "--check"]
     checked = subprocess.run(command, cwd=repository, capture_output=True, text=True)
     assert checked.returncode == 0, checked.stderr
@@ -72,9 +72,10 @@ def test_the_example_is_heard_as_the_readme_says(repository: Path) -> None:
     """The words, their order and times in the README are what the model answers today."""
     hits = circlematch.load(DEFAULT_MODEL).spot(audio.read(repository / "examples" / "commands.flac"), 16000)
     readme = (repository / "README.md").read_text()
-    assert hits
-    for hit in hits:
-        assert f"examples/commands.flac: {hit.label}  {hit.score:.1%}  {hit.start:.2f}–{hit.end:.2f} s" in readme
+    said = [line.strip() for line in readme.splitlines() if line.startswith("    examples/commands.flac: ")]
+    heard = [f"{hit.label}  {hit.score:.1%}  {hit.start:.2f}–{hit.end:.2f} s" for hit in hits]
+    assert heard
+    assert said == [f"examples/commands.flac: {line}" for line in heard]
 
 
 @pytest.mark.skipif(not ARCHIVE.is_file(), reason="no speech_commands_test_set_v0.01.zip in CIRCLEMATCH_DATA")

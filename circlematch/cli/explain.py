@@ -8,6 +8,7 @@ from pathlib import Path
 from circlematch import audio, pretrained
 from circlematch.cli.options import Commands, add_command, add_json, add_model, print_json
 from circlematch.config import FRONT_END
+from circlematch.errors import UsageError
 from circlematch.explain import draw, explain
 
 
@@ -27,6 +28,8 @@ def add(commands: Commands) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Explain one second, and draw it."""
+    if options.out is not None and options.out.suffix.lower() != ".png":
+        raise UsageError(f"{options.out} would be a PNG; give a name that ends in .png")
     model = pretrained.load(options.model)
     what = explain(model, audio.read(options.file), FRONT_END.sample_rate_hz, options.label, options.at)
     out = options.out or Path(Path(options.file).stem + ".png")
