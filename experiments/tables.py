@@ -154,8 +154,8 @@ def transformations() -> list[str]:
     """Where the peaks of the right class's responses go when a clip is shifted or compressed."""
     record = json.loads((RESULTS / "gsc1" / "transformations.json").read_text())
     lines = [
-        f"`{record['model']}` on v0.01's {record['split']}: peaks of the responses of a word's own prototypes, where they",
-        "still lie inside the clip. Order counts in clips with all five.",
+        f"`{record['model']}` on v0.01's {record['split']}: peaks of the responses of a word's own prototypes, where",
+        "they still lie inside the clip. Order counts in clips with all five.",
         "",
         "| change | clips | peaks | median error | within two frames | order kept |",
         "|---" * 6 + "|",

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from contextlib import ExitStack
 from dataclasses import replace
+from io import StringIO
 from pathlib import Path
 from types import ModuleType
 
@@ -17,7 +19,7 @@ from circlematch.data.tasks import TASKS
 from circlematch.errors import CircleMatchError, UsageError
 from circlematch.files import is_locked, locked
 from circlematch.training.plan import read_plan
-from circlematch.training.several import Job
+from circlematch.training.several import FailedRunError, Job, perform_all
 
 
 @pytest.fixture
@@ -172,3 +174,15 @@ def test_a_plan_that_is_damaged_is_named(tmp_path: Path) -> None:
     (tmp_path / "run.json").write_text('{"task": null}')
     with pytest.raises(UsageError, match="damaged"):
         read_plan(tmp_path)
+
+
+def test_a_record_that_cannot_be_kept_is_told(tmp_path: Path) -> None:
+    class Quick(Job):
+        def command(self) -> list[str]:
+            return [sys.executable, "-c", "pass"]
+
+    def keep(job: Job) -> None:
+        raise OSError(f"no room for {job.name}")
+
+    with pytest.raises(FailedRunError, match=r"^one: no room for one$"):
+        perform_all([Quick("one", tmp_path / "one")], 1, StringIO(), finished=keep)

@@ -92,7 +92,11 @@ def perform_all(
                     display.say(job, f"killed by signal {-process.returncode}")
                 failed.append(job)
             elif finished is not None:
-                finished(job)
+                try:
+                    finished(job)
+                except OSError as error:
+                    display.say(job, str(error))
+                    failed.append(job)
 
     threads = [threading.Thread(target=work, daemon=True) for _ in range(min(at_once, len(jobs)))]
     try:
