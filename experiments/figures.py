@@ -12,6 +12,7 @@ from __future__ import annotations
 import hashlib
 import json
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -112,14 +113,18 @@ def draw_pareto() -> Figure:
 
 def _draw_measured(axes: Axes, task: str, recipe: str, split: str, look: tuple[str, str, str]) -> None:
     marker, colour, words = look
-    points = []
-    for width in WIDTHS:
-        records = found([Cell(task, width, seed, recipe=recipe) for seed in SEEDS])
-        if records:
-            points.append((records[0]["parameters"], *of_records(records, split)))
+    by_width = [found([Cell(task, width, seed, recipe=recipe) for seed in SEEDS]) for width in WIDTHS]
+    points = [(records[0]["parameters"], *of_records(records, split)) for records in by_width if records]
     if points:
         sizes, middles, spreads = zip(*points, strict=True)
+        words += _so_far(by_width)
         axes.errorbar(sizes, middles, spreads, fmt=f"{marker}-", color=colour, capsize=3, label=words)
+
+
+def _so_far(groups: Sequence[Sequence[object]]) -> str:
+    """What a legend says where a group of runs has fewer seeds than it should."""
+    fewest = min(len(group) for group in groups if group)
+    return "" if fewest == len(SEEDS) else f", {fewest} of {len(SEEDS)} seeds so far"
 
 
 def _write_names(axes: Axes, names: list[tuple[str, tuple[float, float]]]) -> None:
@@ -182,9 +187,7 @@ def draw_ablations() -> Figure | None:
             for records in by_row:
                 theirs, their_spread = of_records(records, "test")
                 changes.append((theirs - middle, (spread**2 + their_spread**2) ** 0.5))
-            fewest = min(map(len, by_row))
-            partial = "" if fewest == len(SEEDS) else f", {fewest} of {len(SEEDS)} seeds so far"
-            bars.append((f"measured here, {title}{partial}", changes, colour))
+            bars.append((f"measured here, {title}{_so_far(by_row)}", changes, colour))
     if len(bars) == 1:
         return None
     figure = Figure(figsize=(8, 4), layout="constrained")
