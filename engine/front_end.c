@@ -13,9 +13,11 @@ typedef struct {
     const float *noise;  /* moved to this clip's offset already */
     int64_t samples;
     int64_t shift;
-    float speed, noise_speed;  /* 0 is 1 */
+    float speed, noise_speed;
     float noise_gain;
 } cm_clip;
+
+static const cm_clip NO_CLIP = { .speed = 1, .noise_speed = 1 };  /* silence */
 
 static int64_t cm_clamp(int64_t value, int64_t low, int64_t high)
 {
@@ -77,13 +79,13 @@ CM_INLINE void add_noise_at_speed(const cm_clip *clip, int64_t first, int count,
 /* Samples first … first + count - 1 of one clip, shifted, with its noise. */
 CM_INLINE void gather(const cm_clip *clip, int64_t first, int count, float *restrict out)
 {
-    if (clip->speed != 0 && clip->speed != 1)
+    if (clip->speed != 1)
         gather_at_speed(clip, first, count, out);
     else
         stretch_of(clip, first - clip->shift, count, out);
     if (clip->noise_gain == 0.0f)
         return;
-    if (clip->noise_speed != 0 && clip->noise_speed != 1) {
+    if (clip->noise_speed != 1) {
         add_noise_at_speed(clip, first, count, out);
         return;
     }
@@ -105,7 +107,7 @@ CM_INLINE void gather(const cm_clip *clip, int64_t first, int count, float *rest
 static cm_clip clip_at(const int16_t *i16, const float *f32, int64_t index, int64_t samples, const cm_augment *augment,
                        const float *noise)
 {
-    cm_clip clip = { 0 };
+    cm_clip clip = NO_CLIP;
     clip.i16 = i16 ? i16 + index * samples : NULL;
     clip.f32 = f32 ? f32 + index * samples : NULL;
     clip.samples = samples;
@@ -156,8 +158,11 @@ void cm_log_mel_lanes(const int16_t *clips, const int64_t *rows, int64_t count, 
                       const cm_augment *augment, const float *noise, cm_front_end_work *work, float *out,
                       int64_t band_step, int64_t frame_step)
 {
-    cm_clip lane[CM_BATCH_LANES] = { { 0 } };  /* a clip of no samples is silence */
-    for (int64_t l = 0; l < CM_BATCH_LANES && l < count; l++) {
+    cm_clip lane[CM_BATCH_LANES];
+    for (int64_t l = 0; l < CM_BATCH_LANES; l++) {
+        lane[l] = NO_CLIP;
+        if (l >= count)
+            continue;
         lane[l] = clip_at(NULL, NULL, l, samples, augment, noise);
         if (rows[l] < 0)
             lane[l].samples = 0, lane[l].speed = 1;

@@ -13,9 +13,9 @@
 #define CM_BATCH_LANES 16  /* clips that training and batch scoring put side by side */
 #define CM_TILE_FRAMES 4   /* frames whose samples are gathered at once */
 
-/* What happens to one training clip of n samples: sample i becomes
- * clip(n/2 + speed * (i - shift - n/2)) + noise_gain * noise(noise_offset + 1 + noise_speed * i),
- * where places between samples lie on a cubic curve, and the clip is silent beyond its ends. */
+/* What happens to one training clip of n samples: sample i becomes clip[i - shift] + noise_gain * noise[noise_offset + i],
+ * or at other speeds clip(n/2 + speed * (i - shift - n/2)) and noise(noise_offset + 1 + noise_speed * i), where places
+ * between samples lie on a cubic curve. The clip is silent beyond its ends. */
 typedef struct {
     int32_t shift;
     uint32_t noise_offset;
