@@ -20,6 +20,7 @@ from circlematch.model import Model, Prediction
 __all__ = ["Explanation", "draw", "explain"]
 
 MOST_BARS = 12
+ARROWS = ({"arrowstyle": "-|>", "linewidth": 2}, {"arrowstyle": "->", "linewidth": 1, "linestyle": ":"})  # q = 1, q = 2
 
 
 @dataclass(frozen=True)
@@ -125,33 +126,33 @@ def _draw_responses(axes: Any, what: Explanation) -> None:
     times = _seconds(what)
     for number, curve in enumerate(what.responses):
         peak = int(curve.argmax())
-        (line,) = axes.plot(times, curve, color=f"C{number}", label=f"{number + 1}")
-        axes.plot(times[peak], curve[peak], "o", color=line.get_color(), markersize=4)
+        axes.plot(times, curve, color=f"C{number}")
+        axes.plot(times[peak], curve[peak], "o", color=f"C{number}", markersize=4)
+        above = {"xytext": (0, 5), "textcoords": "offset points", "ha": "center"}
+        axes.annotate(f"{number + 1}", (times[peak], curve[peak]), color=f"C{number}", weight="bold", **above)
     axes.set_xlim(times[0], times[-1] + FRONT_END.hop_ms / 1000)
-    axes.margins(y=0.25)  # room for the legend
+    axes.margins(y=0.12)  # room for the numbers
     axes.set_xlabel("seconds")
     axes.set_ylabel("response")
-    axes.set_title("responses of the five prototypes, Eq. (2)", fontsize="medium")
-    axes.legend(title="prototype", ncols=5, fontsize="small", title_fontsize="small", loc="upper right")
+    axes.set_title("responses of the five prototypes, Eq. (2); numbers: where each is strongest", fontsize="medium")
 
 
 def _draw_circle(axes: Any, what: Explanation) -> None:
-    """Each curve as weights around the circle, and its first moment as an arrow."""
+    """Each curve as weights around the circle, its first moment as an arrow, the second as a dotted one."""
     angles = 2 * pi * np.arange(what.responses.shape[1]) / what.responses.shape[1]
-    for number, (curve, moment) in enumerate(zip(what.responses, what.moments[:, 0], strict=True)):
+    for number, (curve, moments) in enumerate(zip(what.responses, what.moments, strict=True)):
         weights = np.exp(curve - curve.max())
         axes.plot(angles, weights, color=f"C{number}", linewidth=0.8, alpha=0.6)
-        axes.annotate(
-            "",
-            xy=(float(np.angle(moment)), float(np.abs(moment))),
-            xytext=(0, 0),
-            arrowprops={"arrowstyle": "-|>", "color": f"C{number}", "linewidth": 2},
-        )
+        for moment, shape in zip(moments, ARROWS, strict=False):
+            tip = (float(np.angle(moment)), float(np.abs(moment)))
+            axes.annotate("", xy=tip, xytext=(0, 0), arrowprops={"color": f"C{number}"} | shape)
     axes.set_ylim(0, 1.05)
     axes.set_yticks((0.5, 1.0), ("", ""))
     quarters = what.from_seconds + np.arange(4) * FRONT_END.clip_ms / 4000
     axes.set_xticks(np.arange(4) * pi / 2, [f"{second:.2f} s" for second in quarters])
-    axes.set_title("time as a circle; arrows: first moments, Eq. (5)", fontsize="medium")
+    axes.set_title(
+        "time as a circle; arrows: moments, Eq. (5)\nbold q = 1, dotted q = 2 (its angle runs twice)", fontsize="medium"
+    )
 
 
 def _draw_scores(axes: Any, what: Explanation) -> None:

@@ -142,8 +142,6 @@ TRIALS: dict[str, dict[str, Any]] = {
     "rooms-100": ROOMS | {"epochs": 100},
     "rooms-100-lr1e-2": ROOMS | {"peak_learning_rate": 1e-2, "epochs": 100},
     "rounds-60-lr3e-2": MORE | {"peak_learning_rate": 3e-2, "starts": 16, "start_epochs": 2, "epochs": 60},
-    "sounds-more-30-lr3e-2-smooth0.1": MORE | {"peak_learning_rate": 3e-2, "label_smoothing": 0.1},
-    "sounds-more-30-lr3e-2-speech0.5": MORE | {"peak_learning_rate": 3e-2, "coloured_speech": 0.5},
     "quick-30": QUICK,
     "quick-30-lr3e-2": QUICK | {"peak_learning_rate": 3e-2},
     "sounds-most-30": MORE | {"silence_share": 1.0, "unknown_share": 0.2},
@@ -155,11 +153,9 @@ SEARCHED = {  # what was run: (width, seed) of each trial
     "batch64": ((8, 0),),
     "noisy-starts12-lr3e-2": ((4, 0), (4, 1)),
     "sounds-30": ((8, 0),),
-    "sounds-more-30": ((8, 0), (16, 0)),
+    "sounds-more-30": ((8, 0),),
     "sounds-more-30-lr3e-2": ((8, 0), (16, 0)),
     "sounds-more-30-hard": ((8, 0),),
-    "sounds-more-30-lr3e-2-smooth0.1": ((8, 0),),
-    "sounds-more-30-lr3e-2-speech0.5": ((8, 0),),
     "sounds-most-30": ((8, 0),),
     "rooms-30": ((16, 0),),
     "rooms-30-shift200": ((16, 0),),
@@ -167,7 +163,7 @@ SEARCHED = {  # what was run: (width, seed) of each trial
     "rooms-30-less": ((16, 0),),
     "rooms-100": ((16, 0),),
     "rooms-100-lr1e-2": ((16, 0),),
-    "rounds-60-lr3e-2": ((4, 0), (4, 1)),
+    "rounds-60-lr3e-2": ((4, 0),),
     "quick-30": ((16, 0), (32, 0)),
     "quick-30-lr3e-2": ((4, 0), (8, 0)),
 }
@@ -237,19 +233,30 @@ def perform(cells: Sequence[Cell], data: Path, jobs: int) -> None:
 
 
 def records() -> list[dict[str, Any]]:
-    """All records of training runs."""
+    """All records of training runs; the first ones did not say how many clips an epoch had."""
     kept = [json.loads(path.read_text()) for path in sorted(RESULTS.glob("*/*/*.json"))]
-    return [record for record in kept if "training_seconds" in record]
+    return [record for record in kept if "clips_per_epoch" in record]
 
 
-def seconds_per_example(cell: Cell, known: Sequence[dict[str, Any]]) -> float | None:
-    """What an example of this width costs here, from the records; None where no run of the width is done."""
+def expected_seconds(cell: Cell, known: Sequence[dict[str, Any]]) -> float | None:
+    """How long a run will take here: what a clip cost at this width and how many clips such an epoch had, from the
+    records; None where there are none of the width or of the task.
+    """
+    _, recipe = cell.settings()
     costs = [
-        record["training_seconds"] / (record["sizes"]["train"] * record["epochs"])
+        record["training_seconds"] / (record["clips_per_epoch"] * record["epochs"])
         for record in known
-        if record["network"]["width"] == cell.width and record["step"] == "native"
+        if record["network"]["width"] == cell.width
+        and record["step"] == "native"
+        and record["recipe"].get("optimizer", "adamw") == recipe.optimizer
     ]
-    return mean(costs) if costs else None
+    shares = ("unknown_share", "silence_share")
+    clips = [
+        record["clips_per_epoch"]
+        for record in known
+        if record["task"] == cell.task and all(record["recipe"].get(name) == getattr(recipe, name) for name in shares)
+    ]
+    return mean(costs) * clips[0] * recipe.epochs if costs and clips else None
 
 
 def state_of(cell: Cell, known: Sequence[dict[str, Any]]) -> tuple[str, float | None]:
@@ -263,9 +270,7 @@ def state_of(cell: Cell, known: Sequence[dict[str, Any]]) -> tuple[str, float | 
     state = f"{word}, {len(begun)} of {epochs} epochs" if begun else word
     if begun:
         return state, mean(epoch.seconds for epoch in begun) * (epochs - len(begun))
-    cost = seconds_per_example(cell, known)
-    sizes = [record["sizes"]["train"] for record in known if record["task"] == cell.task]
-    return state, cost * sizes[0] * epochs if cost is not None and sizes else None
+    return state, expected_seconds(cell, known)
 
 
 def show(cells: Sequence[Cell], jobs: int) -> None:

@@ -85,7 +85,8 @@ def finish(cell: object, folder: Path, seconds: float = 60.0) -> None:
         "task": cell.task,  # type: ignore[attr-defined]
         "step": "native",
         "epochs": 100,
-        "sizes": {"train": 1000},
+        "clips_per_epoch": 1000,
+        "recipe": {},
         "training_seconds": seconds,
         "accuracy": {"validation": 0.5, "test": 0.25},
     }
@@ -128,14 +129,16 @@ def test_the_list_says_what_is_done_running_and_left_and_how_long_it_takes(
     other.parent.mkdir(parents=True)
     other.write_text("{}")
     again = grid.Cell(cells[0].task, cells[0].width, seed=4)
+    noisy = grid.Cell("gsc", cells[0].width, seed=0, recipe="release")  # of whose epochs nothing is known
     with locked(cells[1].folder):
-        grid.show((*cells, again), jobs=1)
+        grid.show((*cells, again, noisy), jobs=1)
     lines = capsys.readouterr().out.splitlines()
     assert re.search(r"d4-seed0 +done +validation 50.00%  test 25.00%", lines[0])
     assert re.search(r"d8-seed0 +running$", lines[1])
     assert re.search(r"d16-seed0 +left$", lines[2])
     assert re.search(r"d4-seed4 +left, 10 min$", lines[3])
-    assert lines[-1] == "1 of 4 done; 10 min remain on 1 cores and 2 runs of which nothing is known yet"
+    assert re.search(r"gsc/release/d4-seed0 +left$", lines[4])
+    assert lines[-1] == "1 of 5 done; 10 min remain on 1 cores and 3 runs of which nothing is known yet"
 
 
 def test_a_folder_is_held_by_one_process_at_a_time(tmp_path: Path) -> None:
