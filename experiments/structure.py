@@ -28,7 +28,7 @@ from circlematch.data.tasks import read_task
 from circlematch.files import write_json
 from circlematch.machine import commit, versions
 from circlematch.nn import CircleMatch
-from circlematch.nn.lifting import LiftingBlock
+from circlematch.nn.lifting import LiftingBlock, LiftingFilter
 from circlematch.training.loop import Lessons, train
 from circlematch.training.torch_step import TorchStep
 
@@ -97,6 +97,26 @@ def fix_gain(network: CircleMatch) -> None:
     network.head.readout.log_gain.requires_grad_(False)  # type: ignore[union-attr]
 
 
+def without_activation(network: CircleMatch) -> None:
+    """P and U as linear filters."""
+    for module in network.modules():
+        if isinstance(module, LiftingFilter):
+            module.slope = 1.0
+
+
+def dropout_on(place: str) -> Callable[[CircleMatch], None]:
+    """Dropout on the fused features or on the encoder's output, not on the bands' features."""
+
+    def change(network: CircleMatch) -> None:
+        dropout, blocks = network.encoder.dropout, tuple(network.encoder.lifting)
+        network.encoder.dropout = nn.Dropout(0.0)
+        network.encoder.lifting = (
+            nn.Sequential(dropout, *blocks) if place == "fused" else nn.Sequential(*blocks, dropout)
+        )
+
+    return change
+
+
 STRUCTURES: dict[str, Callable[[CircleMatch], None]] = {
     "chosen": lambda network: None,
     "kernels-swapped": swap_kernels,
@@ -104,6 +124,9 @@ STRUCTURES: dict[str, Callable[[CircleMatch], None]] = {
     "lifting-7-taps": with_filters(LongFilter),
     "lifting-3-taps": with_filters(TwoNormFilter),
     "readout-bias": fix_gain,
+    "lifting-linear": without_activation,
+    "dropout-on-fused": dropout_on("fused"),
+    "dropout-on-output": dropout_on("output"),
 }
 
 
