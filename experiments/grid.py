@@ -144,6 +144,8 @@ TRIALS: dict[str, dict[str, Any]] = {
     "rounds-60-lr3e-2": MORE | {"peak_learning_rate": 3e-2, "starts": 16, "start_epochs": 2, "epochs": 60},
     "quick-30": QUICK,
     "quick-30-lr3e-2": QUICK | {"peak_learning_rate": 3e-2},
+    "quick-30-dropout0.1": QUICK | {"dropout": 0.1},
+    "quick-30-shift200": QUICK | {"shift_ms": 200},
     "sounds-most-30": MORE | {"silence_share": 1.0, "unknown_share": 0.2},
 }
 SEARCHED = {  # what was run: (width, seed) of each trial
@@ -166,6 +168,8 @@ SEARCHED = {  # what was run: (width, seed) of each trial
     "rounds-60-lr3e-2": ((4, 0),),
     "quick-30": ((16, 0), (32, 0)),
     "quick-30-lr3e-2": ((4, 0), (8, 0)),
+    "quick-30-dropout0.1": ((32, 0),),
+    "quick-30-shift200": ((32, 0),),
 }
 VARIANTS: dict[str, dict[str, Any]] = {
     **{f"reading/{name}": {"epochs": READING_EPOCHS} | changes for name, changes in READINGS.items()},

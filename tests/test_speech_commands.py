@@ -458,6 +458,21 @@ def test_a_speaker_who_would_be_learned_from_and_tested_is_refused(tmp_path: Pat
         read_task("gsc", tmp_path)
 
 
+def test_a_speaker_of_whom_only_an_unknown_word_would_be_learned_is_refused_too(tmp_path: Path) -> None:
+    lists: dict[str, list[str]] = {"validation_list.txt": [], "testing_list.txt": []}
+    speech_commands(tmp_path / "speech_commands_v0.01", names(TRAIN, TEST), lists | {"testing_list.txt": names(TEST)})
+    others = [name for name in names(TEST) if name.split("/")[0] in OTHERS]
+    newer = speech_commands(tmp_path / "speech_commands_v0.02", [*names(TRAIN), *others], lists)
+    learned = {clip.path for clip in read_speech_commands(newer, "gsc2").splits["train"]}
+    for path in [newer / f"{name}.wav" for name in others]:
+        if path in learned:  # the others are spare: a recipe may draw them
+            path.unlink()
+    assert any((newer / f"{name}.wav").exists() for name in others)
+
+    with pytest.raises(DatasetError, match=r"1 speakers of .*v0.02 are in .*v0.01's held-out lists"):
+        read_task("gsc", tmp_path)
+
+
 def test_both_versions_must_be_there(tmp_path: Path) -> None:
     speech_commands(tmp_path / "speech_commands_v0.01", names(TRAIN, VALIDATION, TEST))
 

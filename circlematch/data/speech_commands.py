@@ -106,7 +106,7 @@ def read_both_versions(data: Path, name: str, archive: Path | None = None) -> Da
     splits = first.splits | {"train": second.splits["train"]}
     if (data / NEWER_ARCHIVE).is_dir():
         splits |= _archive_splits(data / NEWER_ARCHIVE, "archive-v2")
-    crossing = _speakers(splits["train"]) & _speakers(
+    crossing = _speakers((*splits["train"], *second.spare)) & _speakers(
         clip for split, clips in splits.items() if split != "train" for clip in clips
     )
     if crossing:
