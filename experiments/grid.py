@@ -198,7 +198,7 @@ TABLES: dict[str, tuple[Cell, ...]] = {
     ),
     "reading": tuple(
         Cell("gsc1", width, seed, variant=f"reading/{name}")
-        for width in (4, 8, 16)
+        for width in (8, 16)
         for name in READINGS
         for seed in range(3)
     ),
