@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import isfinite, pi
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from circlematch.files import write_atomically
 from circlematch.front_end import log_mel
 from circlematch.model import Model, Prediction
 
-__all__ = ["Explanation", "draw", "explain"]
+__all__ = ["Explanation", "draw", "explain", "picture_of"]
 
 MOST_BARS = 12
 ARROWS = ({"arrowstyle": "-|>", "linewidth": 2}, {"arrowstyle": "->", "linewidth": 1, "linestyle": ":"})  # q = 1, q = 2
@@ -29,14 +29,19 @@ class Explanation:
 
     label: str  # the class that is looked at
     prediction: Prediction
-    from_seconds: float  # where in the recording the second begins
+    from_seconds: float  # where in the recording the second begins; all times are the recording's
     picture: npt.NDArray[np.float32]  # (F, T) log-mel
     responses: npt.NDArray[np.float32]  # (M, T) of the class's prototypes
     moments: npt.NDArray[np.complex64]  # (M, Q) on the circle
 
+    @property
+    def peaks(self) -> list[float]:
+        """When each prototype replied most strongly."""
+        frames = self.responses.argmax(axis=1)
+        return [self.from_seconds + float(frame) * FRONT_END.hop_ms / 1000 for frame in frames]
+
     def summary(self) -> dict[str, Any]:
         """As plain data, for --json."""
-        peaks = self.responses.argmax(axis=1) * FRONT_END.hop_ms / 1000 + self.from_seconds
         return {
             "label": self.label,
             "answer": self.prediction.label,
@@ -45,7 +50,7 @@ class Explanation:
             "start": self.prediction.start,
             "end": self.prediction.end,
             "from_seconds": self.from_seconds,
-            "peaks_seconds": [round(float(peak), 2) for peak in peaks],
+            "peaks_seconds": [round(peak, 2) for peak in self.peaks],
             "moments": [[[round(float(m.real), 4), round(float(m.imag), 4)] for m in row] for row in self.moments],
         }
 
@@ -66,7 +71,8 @@ def explain(
         seconds = whole.size / FRONT_END.sample_rate_hz
         raise AudioError(f"second {at} lies outside the recording, which lasts {seconds:.2f} s")
     second = audio.first_second(whole[first:])
-    prediction = model.predict(second, FRONT_END.sample_rate_hz)
+    from_seconds = first / FRONT_END.sample_rate_hz
+    prediction = _later(model.predict(second, FRONT_END.sample_rate_hz), from_seconds)
     chosen = label or prediction.label
     picture = log_mel(second[None])
     responses, moments = model.insight(picture)
@@ -74,11 +80,18 @@ def explain(
     return Explanation(
         chosen,
         prediction,
-        first / FRONT_END.sample_rate_hz,
+        from_seconds,
         picture[0],
         responses[0, number],
         moments[0, number],
     )
+
+
+def _later(prediction: Prediction, seconds: float) -> Prediction:
+    """The same by the recording's clock."""
+    if prediction.start is None or prediction.end is None:
+        return prediction
+    return replace(prediction, start=prediction.start + seconds, end=prediction.end + seconds)
 
 
 def _surest_second(model: Model, whole: npt.NDArray[np.float32]) -> int:
@@ -92,7 +105,13 @@ def _surest_second(model: Model, whole: npt.NDArray[np.float32]) -> int:
 
 
 def draw(what: Explanation, path: Path) -> None:
-    """The picture: log-mel, response curves, the circle, and the scores."""
+    """The picture as a PNG."""
+    figure = picture_of(what)
+    write_atomically(path, lambda stream: figure.savefig(stream, format="png", dpi=120))
+
+
+def picture_of(what: Explanation) -> Any:
+    """The picture as a figure of matplotlib: log-mel, response curves, the circle, and the scores."""
     require("matplotlib", extra="plot", purpose="drawing a picture")
     from matplotlib.figure import Figure
 
@@ -104,7 +123,7 @@ def draw(what: Explanation, path: Path) -> None:
     _draw_responses(figure.add_subplot(grid[1, 0]), what)
     _draw_circle(figure.add_subplot(grid[0, 1], projection="polar"), what)
     _draw_scores(figure.add_subplot(grid[1, 1]), what)
-    write_atomically(path, lambda stream: figure.savefig(stream, format="png", dpi=120))
+    return figure
 
 
 def _seconds(what: Explanation) -> npt.NDArray[np.float64]:
@@ -119,17 +138,16 @@ def _draw_picture(axes: Any, what: Explanation) -> None:
     axes.set_title("log-mel", fontsize="medium")
     if what.prediction.start is not None and what.prediction.end is not None:
         for edge in (what.prediction.start, what.prediction.end):
-            axes.axvline(what.from_seconds + edge, color="white", linestyle="--", linewidth=1)
+            axes.axvline(edge, color="white", linestyle="--", linewidth=1)
 
 
 def _draw_responses(axes: Any, what: Explanation) -> None:
     times = _seconds(what)
-    for number, curve in enumerate(what.responses):
-        peak = int(curve.argmax())
+    for number, (curve, peak) in enumerate(zip(what.responses, what.peaks, strict=True)):
         axes.plot(times, curve, color=f"C{number}")
-        axes.plot(times[peak], curve[peak], "o", color=f"C{number}", markersize=4)
+        axes.plot(peak, curve.max(), "o", color=f"C{number}", markersize=4)
         above = {"xytext": (0, 5), "textcoords": "offset points", "ha": "center"}
-        axes.annotate(f"{number + 1}", (times[peak], curve[peak]), color=f"C{number}", weight="bold", **above)
+        axes.annotate(f"{number + 1}", (peak, curve.max()), color=f"C{number}", weight="bold", **above)
     axes.set_xlim(times[0], times[-1] + FRONT_END.hop_ms / 1000)
     axes.margins(y=0.12)  # room for the numbers
     axes.set_xlabel("seconds")

@@ -12,7 +12,7 @@ import circlematch
 from circlematch import audio
 from circlematch.cli import main
 from circlematch.errors import AudioError, UsageError
-from circlematch.explain import draw, explain
+from circlematch.explain import draw, explain, picture_of
 from circlematch.model import Model
 
 
@@ -42,6 +42,34 @@ def test_the_second_around_the_surest_keyword_is_shown(model: Model, recording: 
     what = explain(model, recording, 16_000)
     assert what.prediction.label == what.label == best.label
     assert what.from_seconds < best.start < best.end < what.from_seconds + 1
+
+
+def test_times_are_those_of_the_recording(model: Model, recording: np.ndarray) -> None:
+    best = max(model.spot(recording, 16_000), key=lambda hit: hit.score)
+    what = explain(model, recording, 16_000)
+    assert what.from_seconds > 0.5  # else nothing is shown
+    assert (what.prediction.start, what.prediction.end) == pytest.approx((best.start, best.end), abs=0.1)
+    assert what.summary()["start"] == what.prediction.start
+    strongest = [max(range(100), key=curve.__getitem__) for curve in what.responses.tolist()]
+    assert what.peaks == pytest.approx([what.from_seconds + frame / 100 for frame in strongest])
+
+
+def test_the_picture_shows_these_numbers(model: Model, recording: np.ndarray) -> None:
+    pytest.importorskip("matplotlib")
+    what = explain(model, recording, 16_000)
+    mel, responses, circle, scores = picture_of(what).axes
+    assert [line.get_xdata()[0] for line in mel.get_lines()] == [what.prediction.start, what.prediction.end]
+    np.testing.assert_array_equal(mel.get_images()[0].get_array(), what.picture)
+    curves, peaks = responses.get_lines()[::2], responses.get_lines()[1::2]
+    for number, (curve, peak) in enumerate(zip(curves, peaks, strict=True)):
+        np.testing.assert_array_equal(curve.get_ydata(), what.responses[number])
+        assert (peak.get_xdata()[0], peak.get_ydata()[0]) == (what.peaks[number], what.responses[number].max())
+    assert [text.get_text() for text in responses.texts] == ["1", "2", "3", "4", "5"]
+    tips = [arrow.xy for arrow in circle.texts]  # prototype by prototype, first and second harmonic
+    moments = what.moments.ravel()
+    np.testing.assert_allclose(tips, np.stack([np.angle(moments), np.abs(moments)], axis=1), atol=1e-6)
+    bars = dict(zip((label.get_text() for label in scores.get_yticklabels()), scores.patches, strict=True))
+    assert bars[what.prediction.label].get_width() == what.prediction.score
 
 
 def test_another_class_can_be_looked_through(model: Model, recording: np.ndarray) -> None:

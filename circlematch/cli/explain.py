@@ -37,6 +37,7 @@ def run(options: argparse.Namespace) -> int:
     if options.json:
         print_json({"file": options.file, "picture": str(out), **what.summary()})
     else:
-        print(f"{options.file}: {what.prediction.label}  {what.prediction.score:.1%}")
-        print(f"{out}: what the prototypes of {what.label!r} saw")
+        answer = what.prediction
+        print(f"{options.file}: {answer.label}  {answer.score:.1%}  in the second from {what.from_seconds:.2f} s")
+        print(f"{out}: what the prototypes of {what.label!r} saw there")
     return 0
