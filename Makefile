@@ -5,6 +5,8 @@
 #   make mcu     run the engine on microcontrollers in QEMU: instructions, RAM, flash (needs their compiler)
 #   make fuzz    look for inputs that break the engine, 60 s for each harness: make fuzz SECONDS=600 (needs clang)
 #   make mutants change every term of the backward pass by 1 %, one by one; the gradient test must notice each
+#   make table   go on with the runs of the paper's tables: make table JOBS=2 (needs the recordings in ../data)
+#   make readme  draw README's tables, docs/tables.md, the figures and the model cards from results/
 
 PYTHON ?= python3
 VENV   ?= .venv
@@ -20,7 +22,7 @@ export OMP_NUM_THREADS ?= $(shell nproc 2>/dev/null || sysctl -n hw.ncpu)
 .DEFAULT_GOAL := help
 
 help:
-	@sed -n '3,7s/^# *//p' Makefile
+	@sed -n '3,9s/^# *//p' Makefile
 
 $(BIN)/python:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "CircleMatch needs Python 3.11 or newer: make PYTHON=python3.12 …")'
@@ -66,10 +68,9 @@ format: $(VENV)/.dev
 tables: $(VENV)/.dev
 	$(BIN)/python engine/tables.py
 
-# The paper's tables, from where they stopped: make table JOBS=2. Needs the recordings in ../data.
 table: $(VENV)/.dev
 	$(BIN)/python experiments/grid.py table1 table2 table1-composite table2-composite --jobs $(JOBS)
-	$(BIN)/python experiments/tables.py
+	$(MAKE) readme
 
 readme: $(VENV)/.dev
 	$(BIN)/python experiments/readme.py

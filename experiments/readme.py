@@ -6,18 +6,19 @@ python experiments/readme.py --check    fail if a page says something else
 
 from __future__ import annotations
 
+import argparse
 import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from circlematch import load, names
-from circlematch.safetensors import digest
+from circlematch import names
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 import mcu
+from measured import measured, weights_of
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "results"
@@ -26,7 +27,7 @@ ONE_CORE = RESULTS / "gsc1" / "d16-100epochs-seed2-one-core.json"
 
 def record_of(name: str) -> dict[str, Any]:
     """The record of a released model: the one with the same weights."""
-    wanted = digest(dict(load(name).tensors))
+    wanted = weights_of(name)
     for path in sorted(RESULTS.rglob("*.json")):
         record: dict[str, Any] = json.loads(path.read_text())
         if record.get("weights_sha256") == wanted and "accuracy" in record:
@@ -41,10 +42,9 @@ def models() -> str:
         "|---" * 8 + "|",
     ]
     for name in names():
-        record, path = record_of(name), RESULTS / "world" / f"{name}.json"
+        record, world = record_of(name), measured("world", name) or {}
         shares = [record["accuracy"].get(split) for split in ("test", "archive", "archive-v2", "validation-noise")]
         texts = [f"{share:.2%}" if share is not None else "–" for share in shares]
-        world = json.loads(path.read_text()) if path.exists() else {}
         for measure in ("recordings_with_a_hit", "seconds_taken_for_a_keyword"):
             texts.append(f"{world[measure]:.1%}" if world else "–")
         rows.append(f"| `{name}` | {record['parameters']:,} | {' | '.join(texts)} |")
@@ -134,15 +134,18 @@ def drawn(page: str, text: str) -> str:
 
 def main() -> int:
     """Write the tables, or compare."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--check", action="store_true", help="compare the pages with what they should say")
+    options = parser.parse_args()
     wrong = []
     for page in PAGES:
         text = (ROOT / page).read_text()
         wanted = drawn(page, text)
         if text != wanted:
             wrong.append(page)
-        if "--check" not in sys.argv[1:]:
+        if not options.check:
             (ROOT / page).write_text(wanted)
-    if "--check" in sys.argv[1:] and wrong:
+    if options.check and wrong:
         print(f"{' and '.join(wrong)} does not say what results/ says: run `make readme`", file=sys.stderr)
         return 1
     return 0

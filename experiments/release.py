@@ -19,7 +19,8 @@ from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
 
-from grid import RESULTS, ROOT, SEEDS, WIDTHS, Cell
+from grid import ROOT, SEEDS, WIDTHS, Cell
+from measured import measured, weights_of
 
 from circlematch.model import Card, read_model
 from circlematch.pretrained import load, names
@@ -122,26 +123,29 @@ def family_of(card: Card) -> Family:
 
 def card_text(name: str) -> str:
     """The model card as Markdown."""
-    model = load(name)
-    card, family = model.card, family_of(model.card)
+    card = load(name).card
+    family = family_of(card)
     seeds = [json.loads(cell.record.read_text()) for cell in family.cells(card.network.width)]
+    note = next((record["note"] for record in seeds if record["seed"] == card.seed and "note" in record), None)
     lines = [
         f"# {name}",
         "",
         f"CircleMatch D{card.network.width}, {card.parameters:,} parameters, {family.words}.",
         f"Classes: {', '.join(card.labels)}.",
         "",
-        f"| accuracy, % | this model (seed {card.seed}) | all {len(seeds)} seeds |",
+        f"| accuracy, % | this model (seed {card.seed}) | mean ± SD, {len(seeds)} of {len(SEEDS)} seeds |",
         "|---|---|---|",
         *_accuracies(card, seeds),
         "",
-        *_world(name, digest(dict(model.tensors))),
+        *_world(name),
+        *_long_recording(name),
         "## How it was made",
         f"- Recipe `{family.recipe}`, {card.epochs} epochs, peak learning rate {card.recipe.peak_learning_rate:g}, seed"
         f" {card.seed}: the best of {len(seeds)} on {' and '.join(family.chosen_on)}. Commit `{card.commit}`.",
         f"- `circlematch train --task {card.task} --width {card.network.width} --recipe {family.recipe}"
         f" --seed {card.seed}` makes it again.",
-        f"- SHA-256 of the weights: `{digest(dict(model.tensors))}`.",
+        *([f"- {note}"] if note else []),
+        f"- SHA-256 of the weights: `{weights_of(name)}`.",
         "",
         "## Data and licence",
         f"- {card.source}; {card.licence}. The weights are {card.licence} too: name the source.",
@@ -165,17 +169,27 @@ def _accuracies(card: Card, seeds: list[dict[str, Any]]) -> list[str]:
     return rows
 
 
-def _world(name: str, weights: str) -> list[str]:
-    path = RESULTS / "world" / f"{name}.json"
-    if not path.exists():
+def _world(name: str) -> list[str]:
+    found = measured("world", name)
+    if found is None:
         return []
-    found = json.loads(path.read_text())
-    if found["weights_sha256"] != weights:
-        raise SystemExit(f"{path} was measured with other weights: run experiments/world.py {name}")
     return [
         f"Of {found['seconds']:,} seconds of sounds that are no speech (four folds of ESC-50, not seen before)"
         f" {found['seconds_taken_for_a_keyword']:.2%} are taken for a keyword; the detector finds one in"
         f" {found['recordings_with_a_hit']:.2%} of the {found['recordings']:,} recordings of five seconds.",
+        "",
+    ]
+
+
+def _long_recording(name: str) -> list[str]:
+    found = measured("detection", name)
+    if found is None:
+        return []
+    return [
+        f"In a recording of {found['seconds'] / 60:.0f} minutes with {found['keywords']} of its words among other words"
+        f" and noise (made of validation clips) it finds {found['right'] / found['keywords']:.0%} of them,"
+        f" {found['median_delay_s']:.2f} s behind their end in the median, and is wrong {found['false']} times, at the"
+        f" threshold {found['threshold']:g}.",
         "",
     ]
 

@@ -13,14 +13,14 @@ import pytest
 import torch
 
 import circlematch
-from circlematch.config import Network, Recipe
+from circlematch.config import Network, Recipe, to_dict
 
 
 @pytest.fixture
 def experiments(repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, ModuleType]:
     """The modules, with an empty folder of results."""
     monkeypatch.syspath_prepend(str(repository / "experiments"))
-    names = ("grid", "tables", "figures", "release", "world", "structure")
+    names = ("grid", "measured", "tables", "figures", "release", "world", "structure")
     for name in names:
         monkeypatch.delitem(sys.modules, name, raising=False)
     modules = {name: importlib.import_module(name) for name in names}
@@ -35,7 +35,8 @@ def experiments(repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 def keep(grid: ModuleType, cell: object, **accuracy: float) -> None:
     """A record of a finished run."""
     record = {
-        "network": {"width": cell.width},  # type: ignore[attr-defined]
+        "network": to_dict(cell.settings()[0]),  # type: ignore[attr-defined]
+        "recipe": to_dict(cell.settings()[1]),  # type: ignore[attr-defined]
         "parameters": 1000 * cell.width,  # type: ignore[attr-defined]
         "epochs": 30,
         "accuracy": {name.replace("_", "-"): share for name, share in accuracy.items()},
@@ -89,8 +90,33 @@ def test_variants_are_listed_with_the_number_of_their_seeds(experiments: dict[st
     for seed, share in enumerate((0.90, 0.92)):
         keep(grid, grid.Cell("gsc1", 8, seed, variant="reading/slope0.3"), validation=share)
     lines = tables.variants(grid.RESULTS / "gsc1" / "reading", 30)
-    assert lines[-1] == "| slope0.3 | 91.00 ± 1.41 (2 of 3) |"
+    assert lines[-1] == "| slope0.3 | 91.00 ± 1.41 (2 seeds) | leaky_slope 0.3 |"
     assert tables.variants(grid.RESULTS / "gsc1" / "reading", 31) == ["not run"]
+
+
+def test_what_was_asked_for_stands_beside_what_is_reached(experiments: dict[str, ModuleType]) -> None:
+    grid, tables = experiments["grid"], experiments["tables"]
+    for seed, share in enumerate((0.90, 0.92)):
+        cell = grid.Cell("gsc", 8, seed, recipe="release")
+        keep(grid, cell, test=share, archive=share - 0.004, archive_zero=share, archive_v2=0.9, archive_v2_zero=0.9)
+    rows = {line.split(" | ")[0].strip("| "): line.split(" | ")[1:] for line in tables.targets()}
+    assert rows["the paper's recipe, test: the paper's mean"][1] == "91.11: not run"
+    assert rows["release recipe, test: a point more than that"][1] == "92.11: 91.00, **not reached**"
+    assert rows["v0.01's archive: at most so much lost by real noise"][1] == "0.30: 0.40, **not reached**"
+    assert rows["v0.02's archive: the same"][1] == "0.30: 0.00, reached"
+
+
+def test_a_record_of_other_weights_is_refused(experiments: dict[str, ModuleType]) -> None:
+    module = experiments["measured"]
+    assert module.measured("world", "d4-gsc") is None
+    path = module.RESULTS / "world" / "d4-gsc.json"
+    path.parent.mkdir(parents=True)
+    record = {"model": "d4-gsc", "weights_sha256": module.weights_of("d4-gsc"), "recordings_with_a_hit": 0.01}
+    path.write_text(json.dumps(record))
+    assert module.measured("world", "d4-gsc") == record
+    path.write_text(json.dumps(record | {"weights_sha256": "0" * 64}))
+    with pytest.raises(SystemExit, match=r"was measured with other weights: run experiments/world.py d4-gsc"):
+        module.measured("world", "d4-gsc")
 
 
 class Parrot:

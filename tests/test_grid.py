@@ -14,11 +14,15 @@ from types import ModuleType
 import pytest
 from scripts import load_script
 
-from circlematch.config import RECIPES, Augmentation, Network, Recipe
+from circlematch.config import RECIPES, Augmentation, Network, Recipe, to_dict
 from circlematch.data.tasks import TASKS
 from circlematch.errors import CircleMatchError, UsageError
 from circlematch.files import is_locked, locked
+from circlematch.model import Card
+from circlematch.parameters import initial_tensors
+from circlematch.training.checkpoint import Checkpoint, Epoch, write_checkpoint
 from circlematch.training.plan import read_plan
+from circlematch.training.run import CHECKPOINT
 from circlematch.training.several import FailedRunError, Job, perform_all
 
 
@@ -49,7 +53,8 @@ def test_every_table_that_is_shown_can_be_filled(grid: ModuleType) -> None:
     cells = {cell for table in grid.TABLES.values() for cell in table}
     for task in tables.TASKS:
         assert set(grid.table1(task)) <= cells
-    assert set(grid.table2("gsc2")) <= cells  # Table 2 of the paper
+    for task in tables.TABLE2:
+        assert set(grid.table2(task)) <= cells
 
 
 def test_a_variant_changes_what_it_names_and_nothing_else(grid: ModuleType) -> None:
@@ -78,15 +83,26 @@ def test_a_run_is_a_plan_in_a_folder_that_any_scheduler_can_resume(
         grid.prepare(cells, tmp_path / "elsewhere")
 
 
-def finish(cell: object, folder: Path, seconds: float = 60.0) -> None:
+def write_begun(cell: object, epochs: int, seconds: float) -> None:
+    """Leave what a run that was stopped leaves."""
+    network, recipe = cell.settings()  # type: ignore[attr-defined]
+    labels = tuple(f"word{number}" for number in range(network.classes))
+    card = Card("d8-gsc1", "gsc1", labels, network, recipe, 0, epochs, {}, "", "")
+    history = (Epoch(1.0, 0.5, seconds),) * epochs
+    cell.folder.mkdir(parents=True)  # type: ignore[attr-defined]
+    write_checkpoint(cell.folder / CHECKPOINT, Checkpoint(card, initial_tensors(network, 0), {}, history))  # type: ignore[attr-defined]
+
+
+def finish(cell: object, folder: Path, seconds: float = 60.0, optimizer: str | None = None) -> None:
     """Leave what a finished run leaves."""
+    recipe = to_dict(cell.settings()[1])  # type: ignore[attr-defined]
     record = {
         "network": {"width": cell.width},  # type: ignore[attr-defined]
         "task": cell.task,  # type: ignore[attr-defined]
         "step": "native",
         "epochs": 100,
         "clips_per_epoch": 1000,
-        "recipe": {},
+        "recipe": recipe | ({"optimizer": optimizer} if optimizer else {}),
         "training_seconds": seconds,
         "accuracy": {"validation": 0.5, "test": 0.25},
     }
@@ -139,6 +155,28 @@ def test_the_list_says_what_is_done_running_and_left_and_how_long_it_takes(
     assert re.search(r"d4-seed4 +left, 10 min$", lines[3])
     assert re.search(r"gsc/release/d4-seed0 +left$", lines[4])
     assert lines[-1] == "1 of 5 done; 10 min remain on 1 cores and 3 runs of which nothing is known yet"
+
+
+def test_the_time_that_is_left_is_that_of_a_begun_runs_own_epochs_or_of_the_same_optimizers(
+    grid: ModuleType, capsys: pytest.CaptureFixture[str]
+) -> None:
+    known, unlike, alike = (grid.Cell("gsc", 16, seed, recipe="release") for seed in range(3))
+    finish(known, known.folder, optimizer="adamw")
+    grid.keep(known)
+    grid.show((unlike,), jobs=1)
+    finish(unlike, unlike.folder, seconds=1200)
+    grid.keep(unlike)
+    begun, trial = grid.Cell("gsc1", 8, seed=3), grid.Cell("gsc1", 8, 0, variant="reading/chosen")
+    write_begun(begun, epochs=25, seconds=4.0)
+    finish(trial, trial.folder)
+    grid.keep(trial)
+    grid.show((alike, begun, trial), jobs=2)
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].endswith(" left")
+    assert lines[2].endswith(" left, 20 min")
+    assert lines[3].endswith(" left, 25 of 100 epochs, 5 min")
+    assert lines[4].endswith(" done  validation 50.00%")  # a trial's test is not shown
+    assert lines[5] == "1 of 3 done; 12 min remain on 2 cores"
 
 
 def test_a_folder_is_held_by_one_process_at_a_time(tmp_path: Path) -> None:

@@ -1,0 +1,34 @@
+"""What released models were measured with: records that belong to the weights in the package, or are refused."""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import circlematch
+from circlematch.safetensors import digest
+
+ROOT = Path(__file__).resolve().parent.parent
+RESULTS = ROOT / "results"
+
+
+@cache
+def weights_of(name: str) -> str:
+    """SHA-256 of a released model's weights."""
+    return digest(dict(circlematch.load(name).tensors))
+
+
+def measured(folder: str, name: str) -> dict[str, Any] | None:
+    """What experiments/<folder>.py found of a released model; None where it was not run."""
+    path = RESULTS / folder / f"{name}.json"
+    return checked(path, f"experiments/{folder}.py {name}") if path.exists() else None
+
+
+def checked(path: Path, command: str) -> dict[str, Any]:
+    """A record of a released model that `command` writes, if the model still has the same weights."""
+    record: dict[str, Any] = json.loads(path.read_text())
+    if record["weights_sha256"] != weights_of(record["model"]):
+        raise SystemExit(f"{path} was measured with other weights: run {command}")
+    return record
