@@ -1,6 +1,8 @@
 """How responses follow a shift and a compression of their input: the paper's figure, and numbers for a whole test set.
 
-python experiments/transformations.py     writes results/gsc1/transformations.json and docs/figures/transformations.png
+python experiments/transformations.py     measures and writes results/gsc1/transformations.json
+
+The record holds the curves of one "yes" too; experiments/figures.py draws docs/figures/transformations.png from it.
 
 The log-mel picture of a clip is moved by 20 frames either way (cropped, silence behind) or compressed to 80 % of its
 frames around the middle, and encoded anew, as in the paper. For the prototypes of the clip's own word, the frame of the
@@ -10,7 +12,10 @@ highest response is compared with where the transformation takes the peak of the
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
+import json
+import re
+import sys
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,18 +25,25 @@ import numpy.typing as npt
 import circlematch
 from circlematch.config import FRONT_END
 from circlematch.data.cache import load_split
+from circlematch.data.dataset import Dataset
+from circlematch.data.speech_commands import LABELS
 from circlematch.data.tasks import read_task
-from circlematch.files import write_atomically, write_json
+from circlematch.errors import CircleMatchError, UsageError
+from circlematch.files import write_atomically
 from circlematch.front_end import log_mel
 from circlematch.machine import commit
 from circlematch.safetensors import digest
 
 ROOT = Path(__file__).resolve().parent.parent
+RECORD = ROOT / "results" / "gsc1" / "transformations.json"
 T = FRONT_END.clip_frames
+MIDDLE = (T - 1) / 2
 SHIFT = 20  # frames
 KEPT = 0.8  # of the frames
 BATCH = 256
 CLOSE = 2  # frames
+WORD = "yes"  # whose curves are shown
+DIGITS = 5  # of a curve
 
 Pictures = npt.NDArray[np.float32]  # (B, F, T)
 
@@ -58,7 +70,6 @@ def compressed(pictures: Pictures) -> Pictures:
     return out
 
 
-MIDDLE = (T - 1) / 2
 Place = Callable[[npt.NDArray[np.float64]], npt.NDArray[np.float64]]
 TRANSFORMATIONS: dict[str, tuple[Callable[[Pictures], Pictures], Place]] = {
     "original": (lambda pictures: pictures, lambda t: t),
@@ -93,9 +104,8 @@ def compare(before: npt.NDArray[np.int64], after: npt.NDArray[np.int64], place: 
     }
 
 
-def measure(model: circlematch.Model, data: Path, split: str) -> dict[str, Any]:
+def measure(model: circlematch.Model, dataset: Dataset, split: str) -> dict[str, Any]:
     """All keywords of a split."""
-    dataset = read_task("gsc1", data)
     clips = load_split(dataset, split)
     spoken = np.flatnonzero(~np.isin(clips.labels, [dataset.labels.index(label) for label in dataset.background]))
     peaks: dict[str, list[npt.NDArray[np.int64]]] = {name: [] for name in TRANSFORMATIONS}
@@ -112,50 +122,67 @@ def measure(model: circlematch.Model, data: Path, split: str) -> dict[str, Any]:
     }
 
 
-def draw(model: circlematch.Model, data: Path, path: Path) -> None:
-    """The paper's figure: temporal weights of the five prototypes of one "yes" of the validation split."""
-    from matplotlib.figure import Figure
-
-    dataset = read_task("gsc1", data)
-    clips = load_split(dataset, "validation")
-    yes = np.flatnonzero(clips.labels == dataset.labels.index("yes"))
-    sure = model.scores(clips.audio, clips.rows[yes])
-    clip = yes[(sure[:, 0] - np.sort(sure, axis=1)[:, -2]).argmax()]  # the surest of them
-    picture = log_mel(clips.clips(np.array([clip])))
-    figure = Figure(figsize=(7, 7), layout="constrained")
-    rows = figure.subplots(len(TRANSFORMATIONS), 1, sharex=True, sharey=True)
-    for axes, (name, (transform, _)) in zip(rows, TRANSFORMATIONS.items(), strict=True):
-        curves = responses(model, transform(picture), np.zeros(1, dtype=np.int64))[0].astype(np.float64)
-        weights = np.exp(curves - curves.max(axis=1, keepdims=True))
-        weights /= weights.sum(axis=1, keepdims=True)
-        for number, curve in enumerate(weights):
-            axes.plot(curve, color=f"C{number}", label=f"{number + 1}")
-        axes.set_title(name, fontsize="medium", loc="left")
-        axes.set_ylabel("weight")
-    rows[0].legend(title="prototype", ncols=5, fontsize="small", title_fontsize="small")
-    rows[-1].set_xlabel("frame of 10 ms")
-    figure.suptitle(f"“yes”, {model.card.name}")
-    write_atomically(path, lambda stream: figure.savefig(stream, format="png", dpi=110))
+def example(model: circlematch.Model, dataset: Dataset, split: str) -> dict[str, Any]:
+    """The paper's figure as numbers: temporal weights of the prototypes of the surest WORD of a split."""
+    clips = load_split(dataset, split)
+    label = dataset.labels.index(WORD)
+    spoken = np.flatnonzero(clips.labels == label)
+    scores = model.scores(clips.audio, clips.rows[spoken])
+    others = np.delete(scores, label, axis=1).max(axis=1)
+    surest = spoken[(scores[:, label] - others).argmax()]
+    picture = log_mel(clips.clips(np.array([surest])))
+    curves = {
+        name: temporal_weights(responses(model, transform(picture), np.array([label]))[0]).round(DIGITS).tolist()
+        for name, (transform, _) in TRANSFORMATIONS.items()
+    }
+    return {"word": WORD, "split": split, "temporal_weights": curves}
 
 
-def main() -> int:
-    """Measure on the test split, and draw."""
+def temporal_weights(curves: npt.NDArray[np.float32]) -> npt.NDArray[np.float64]:
+    """Response curves (M, T) normalised over time, Eq. (4): each row sums to 1."""
+    weights = np.exp(curves.astype(np.float64) - curves.max(axis=1, keepdims=True))
+    return weights / weights.sum(axis=1, keepdims=True)
+
+
+def suited(name: str) -> circlematch.Model:
+    """A model that has prototypes and the classes of Speech Commands."""
+    model = circlematch.load(name)
+    if model.labels != LABELS:
+        raise UsageError(f"{name} hears {', '.join(model.labels)}; give a model of {', '.join(LABELS)}")
+    if model.card.network.mean_pooling:
+        raise UsageError(f"{name} pools by the mean: it has no prototypes, and so no responses")
+    return model
+
+
+def as_text(record: dict[str, Any]) -> str:
+    """Indented JSON with each list of numbers on a line."""
+    text = json.dumps(record, indent=2, ensure_ascii=False)
+    return re.sub(r"\[[^][]*\]", lambda numbers: json.dumps(json.loads(numbers[0])), text) + "\n"
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Measure on the test split, and write the record."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, default=ROOT.parent / "data", help="where the data lies (../data)")
     parser.add_argument("--model", default="d16-gsc1", help="a released model's name or a model file")
-    options = parser.parse_args()
-    model = circlematch.load(options.model)
-    found = measure(model, options.data, "test")
-    weights = digest(dict(model.tensors))
+    options = parser.parse_args(words)
+    try:
+        model = suited(options.model)  # before the recordings, which take their time
+        dataset = read_task("gsc1", options.data)
+        found = measure(model, dataset, "test")
+        shown = example(model, dataset, "validation")
+    except CircleMatchError as error:
+        print(f"transformations: {error}", file=sys.stderr)
+        return 1
     record = {
         "model": model.card.name,
-        "weights": weights,
+        "weights_sha256": digest(dict(model.tensors)),
         "split": "test",
         "transformations": found,
+        "example": shown,
         "commit": commit(),
     }
-    write_json(ROOT / "results" / "gsc1" / "transformations.json", record)
-    draw(model, options.data, ROOT / "docs" / "figures" / "transformations.png")
+    write_atomically(RECORD, lambda stream: stream.write(as_text(record).encode()))
     for name, row in found.items():
         print(
             f"{name}: median error {row['median_error_frames']:.1f} frames, {row[f'within_{CLOSE}_frames']:.1%} within "
