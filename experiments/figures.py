@@ -3,62 +3,88 @@
 python experiments/figures.py
 python experiments/figures.py --check        fail if a figure shows something else
 
-pareto.png       accuracy against parameters: measured here, the paper's own, and the published peers
-ablations.png    what each part of the network is worth, with the paper's figures beside
+pareto.png            accuracy against parameters: measured here, the paper's own, and the peers
+ablations.png         what each part of the network is worth, with the paper's figures beside
+transformations.png   temporal weights of one word's prototypes when its clip is shifted or compressed
+
+A peer of peers.json has its source; where the figure was not read there, its note says where, and it is shown apart.
 """
 
 from __future__ import annotations
 
+import argparse
 import hashlib
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from math import cos, hypot, pi, sin
 from pathlib import Path
 from statistics import mean, stdev
-from typing import Any, Literal
+from typing import Any
 
-from grid import ROOT, SEEDS, WIDTHS, Cell
+from grid import RESULTS, ROOT, SEEDS, WIDTHS, Cell
 from matplotlib.axes import Axes
+from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
+from matplotlib.transforms import ScaledTranslation
 from PIL import Image
 from tables import PAPER, PAPER_ABLATIONS, found
 
 from circlematch.config import Network
+from circlematch.data.mswc import EN31, ES20
+from circlematch.data.speech_commands import LABELS
 from circlematch.files import write_atomically
 from circlematch.parameters import parameter_count
 
+Point = tuple[float, float]
 Box = tuple[float, float, float, float]  # left, bottom, right, top, in points
 
 FIGURES = ROOT / "docs" / "figures"
 PEERS = Path(__file__).with_name("peers.json")
-LETTERS = 6.5  # points
+LETTERS, NEAR = 6.5, 6  # points: size of the names, and how far from its point a name stands
+HEIGHTS = (6, 3.9)  # inches, of the rows of panels: the second has no peers
 PAPERS_RECIPE, RELEASE = ("o", "C0", "measured here, the paper's recipe"), ("D", "C3", "measured here, release recipe")
 
 
 @dataclass(frozen=True)
 class Panel:
-    """One half of the picture."""
+    """One dataset of the picture."""
 
     title: str
-    published: str  # the column of peers.json
+    task: str  # the row of the paper's table
+    classes: int
+    accuracies: tuple[float, float]  # from the lower to the upper edge
     measured: tuple[tuple[str, str, str, tuple[str, str, str]], ...]  # task, recipe, split; marker, colour and words
+    peers: str | None = None  # the column of peers.json
 
 
-PANELS = {
-    "gsc1": Panel(
-        "Speech Commands v0.01", "v1", (("gsc1", "paper", "test", PAPERS_RECIPE), ("gsc", "release", "test", RELEASE))
+SPEECH_COMMANDS = (
+    Panel(
+        "Speech Commands v0.01, 12 classes, test with digital silence",
+        "gsc1",
+        len(LABELS),
+        (81, 99),
+        (("gsc1", "paper", "test", PAPERS_RECIPE), ("gsc", "release", "test", RELEASE)),
+        "v1",
     ),
-    "gsc2": Panel(
-        "Speech Commands v0.02",
-        "v2",
+    Panel(
+        "Speech Commands v0.02, 12 classes, test with digital silence",
+        "gsc2",
+        len(LABELS),
+        (81, 99),
         (
             ("composite", "paper", "archive-zero", (*PAPERS_RECIPE[:2], f"{PAPERS_RECIPE[2]}, composite set")),
             ("gsc", "release", "archive-v2-zero", (*RELEASE[:2], f"{RELEASE[2]}, composite set")),
         ),
+        "v2",
     ),
-}
+)
+MSWC = (
+    Panel("MSWC Micro EN31, 31 words", "en31", len(EN31), (72, 95), (("en31", "paper", "test", PAPERS_RECIPE),)),
+    Panel("MSWC Micro ES20, 20 words", "es20", len(ES20), (72, 95), (("es20", "paper", "test", PAPERS_RECIPE),)),
+)
 
 
 def of_paper(text: str) -> tuple[float, float]:
@@ -73,45 +99,52 @@ def of_records(records: list[dict[str, Any]], split: str) -> tuple[float, float]
     return mean(shares), stdev(shares) if len(shares) > 1 else 0.0
 
 
-def draw_pareto() -> Figure:
-    """Accuracy against parameters, both versions of Speech Commands; what is published is hollow or a cross."""
+def draw_pareto(panels: Sequence[Panel] = SPEECH_COMMANDS) -> Figure:
+    """Accuracy against parameters, two panels to a row; what is published is hollow, a cross or a dot."""
     peers = json.loads(PEERS.read_text())
-    figure = Figure(figsize=(11, 5), layout="constrained")
-    names: list[list[tuple[str, tuple[float, float]]]] = []
-    for axes, (task, panel) in zip(figure.subplots(1, 2), PANELS.items(), strict=True):
-        axes.set_xscale("log")
-        axes.set_xlim(800, 32_000)
-        axes.set_ylim(81, 98)
-        shown = [peer for peer in peers if panel.published in peer and peer["parameters"] < axes.get_xlim()[1]]
-        points = [(peer["parameters"], peer[panel.published]) for peer in shown]
-        axes.scatter(*zip(*points, strict=True), marker="x", color="grey", label="others, as published")
-        names.append([(peer["name"], point) for peer, point in zip(shown, points, strict=True)])
-        sizes = [parameter_count(Network(width=width)) for width in WIDTHS]
-        theirs = [of_paper(text) for text in PAPER[task]]
-        axes.errorbar(
-            sizes,
-            [middle for middle, _ in theirs],
-            [spread for _, spread in theirs],
-            fmt="o--",
-            color="black",
-            markerfacecolor="white",
-            capsize=3,
-            label="CircleMatch, as published",
-        )
-        for measured in panel.measured:
-            _draw_measured(axes, *measured)
-        axes.set_xlabel("parameters")
-        axes.set_ylabel("accuracy, %")
-        axes.set_title(f"{panel.title}, 12 classes, test with digital silence", fontsize="medium")
-        axes.grid(alpha=0.3)
-        axes.legend(fontsize="small", loc="lower right")
+    heights = HEIGHTS[: len(panels) // 2]
+    figure = Figure(figsize=(11, sum(heights)), layout="constrained")
+    grid = figure.subplots(len(heights), 2, height_ratios=heights)
+    names = [_draw_panel(axes, panel, peers) for axes, panel in zip(grid.flat, panels, strict=True)]
     figure.draw_without_rendering()  # now it is known where everything lies
     for axes, of_axes in zip(figure.axes, names, strict=True):
         _write_names(axes, of_axes)
     return figure
 
 
-def _draw_measured(axes: Axes, task: str, recipe: str, split: str, look: tuple[str, str, str]) -> None:
+def _draw_panel(axes: Axes, panel: Panel, peers: list[dict[str, Any]]) -> list[tuple[str, Point]]:
+    """All but the peers' names, which it returns with their places."""
+    axes.set_xscale("log")
+    axes.set_xlim(800, 45_000)
+    axes.set_ylim(*panel.accuracies)
+    shown = [peer for peer in peers if panel.peers in peer and peer["parameters"] < axes.get_xlim()[1]]
+    for apart, marker, size, words in ((False, "x", 36, "as published"), (True, ".", 40, "as quoted by third parties")):
+        points = [(peer["parameters"], peer[panel.peers]) for peer in shown if ("note" in peer) == apart]
+        if points:
+            axes.scatter(*zip(*points, strict=True), size, marker=marker, color="grey", label=f"others, {words}")
+    theirs = [of_paper(text) for text in PAPER[panel.task]]
+    axes.errorbar(
+        [parameter_count(Network(width=width, classes=panel.classes)) for width in WIDTHS],
+        [middle for middle, _ in theirs],
+        [spread for _, spread in theirs],
+        fmt="o--",
+        color="black",
+        markerfacecolor="white",
+        capsize=3,
+        label="CircleMatch, as published",
+    )
+    drawn = [_draw_measured(axes, *measured) for measured in panel.measured]
+    axes.set_xlabel("parameters")
+    axes.set_ylabel("accuracy, %")
+    axes.set_title(panel.title if any(drawn) else f"{panel.title}: not run here", fontsize="medium")
+    axes.grid(alpha=0.3)
+    below = axes.transAxes + ScaledTranslation(0, -0.45, axes.figure.dpi_scale_trans)  # inches: under the axis's name
+    axes.legend(fontsize="small", loc="upper left", bbox_to_anchor=(0, 0), bbox_transform=below, frameon=False)
+    return [(peer["name"], (peer["parameters"], peer[panel.peers])) for peer in shown]
+
+
+def _draw_measured(axes: Axes, task: str, recipe: str, split: str, look: tuple[str, str, str]) -> bool:
+    """A curve over the widths that have records; False where there are none."""
     marker, colour, words = look
     by_width = [found([Cell(task, width, seed, recipe=recipe) for seed in SEEDS]) for width in WIDTHS]
     points = [(records[0]["parameters"], *of_records(records, split)) for records in by_width if records]
@@ -119,6 +152,7 @@ def _draw_measured(axes: Axes, task: str, recipe: str, split: str, look: tuple[s
         sizes, middles, spreads = zip(*points, strict=True)
         words += _so_far(by_width)
         axes.errorbar(sizes, middles, spreads, fmt=f"{marker}-", color=colour, capsize=3, label=words)
+    return bool(points)
 
 
 def _so_far(groups: Sequence[Sequence[object]]) -> str:
@@ -127,51 +161,89 @@ def _so_far(groups: Sequence[Sequence[object]]) -> str:
     return "" if fewest == len(SEEDS) else f", {fewest} of {len(SEEDS)} seeds so far"
 
 
-def _write_names(axes: Axes, names: list[tuple[str, tuple[float, float]]]) -> None:
-    """The peers' names beside their crosses, away from each other, from all crosses and from the curves."""
-    taken = [_around(*_in_points(axes, place)) for _, place in names]
-    for line in axes.get_lines():
-        path = [_in_points(axes, (float(x), float(y))) for x, y in line.get_xydata()]
-        for (x, y), (to_x, to_y) in pairwise(path):
-            steps = range(int(max(abs(to_x - x), abs(to_y - y)) / 4) + 1)
-            taken += [_around(x + (to_x - x) * i / len(steps), y + (to_y - y) * i / len(steps)) for i in steps]
-    for name, place in sorted(names, key=lambda named: -named[1][1]):
-        offset, side = _free_place(axes, place, name, taken)
+def _write_names(axes: Axes, names: list[tuple[str, Point]]) -> None:
+    """The peers' names beside their points, away from each other, from all points and curves; far ones by a line."""
+    taken = [_around(_in_points(axes, place)) for _, place in names]
+    for begin, end in _lines(axes):
+        taken += [_around(place) for place in _between(_in_points(axes, begin), _in_points(axes, end))]
+    written: list[Box] = []
+    for name, place in sorted(names, key=lambda named: named[1][1]):
+        x, y = point = _in_points(axes, place)
+        box = _free_place(axes, point, 0.6 * LETTERS * len(name), taken, written)
+        middle = _middle(box)
+        far = hypot(max(box[0] - x, x - box[2], 0), max(box[1] - y, y - box[3], 0)) > NEAR + 0.5
+        written.append(box)
+        taken += [box, *(_around(passed, 1) for passed in _between(middle, point) if far)]
         axes.annotate(
             name,
             place,
-            xytext=offset,
+            xytext=(middle[0] - x, middle[1] - y),
             textcoords="offset points",
             fontsize=LETTERS,
             color="dimgrey",
-            horizontalalignment=side,
+            horizontalalignment="center",
+            verticalalignment="center",
+            arrowprops={"arrowstyle": "-", "color": "darkgrey", "linewidth": 0.6, "shrinkB": 3} if far else None,
         )
 
 
-def _in_points(axes: Axes, place: tuple[float, float]) -> tuple[float, float]:
+def _lines(axes: Axes) -> list[tuple[Point, Point]]:
+    """Every piece of a curve and every bar of an error, from end to end."""
+    curves = [line.get_xydata() for line in axes.get_lines() if line.get_linestyle() != "None"]
+    bars = [bar for cloud in axes.collections if isinstance(cloud, LineCollection) for bar in cloud.get_segments()]
+    return [((a[0], a[1]), (b[0], b[1])) for path in (*curves, *bars) for a, b in pairwise(path)]
+
+
+def _in_points(axes: Axes, place: Point) -> Point:
     x, y = axes.transData.transform(place) * 72 / axes.figure.dpi
     return float(x), float(y)
 
 
-def _around(x: float, y: float) -> Box:
-    return x - 3, y - 3, x + 3, y + 3
+def _between(begin: Point, end: Point) -> list[Point]:
+    """Places along a line, at most 4 points apart."""
+    (x, y), (to_x, to_y) = begin, end
+    steps = int(hypot(to_x - x, to_y - y) / 4) + 1
+    return [(x + (to_x - x) * i / steps, y + (to_y - y) * i / steps) for i in range(steps + 1)]
 
 
-def _free_place(
-    axes: Axes, place: tuple[float, float], name: str, taken: list[Box]
-) -> tuple[tuple[float, float], Literal["left", "right"]]:
-    """Where a name beside a point covers no other name and stays in the picture; the place is then taken."""
-    x, y = _in_points(axes, place)
-    left, right = (axes.transAxes.transform((edge, 0))[0] * 72 / axes.figure.dpi for edge in (0, 1))
-    width = 0.55 * LETTERS * len(name)
-    for up in (-LETTERS / 3, LETTERS / 2, -LETTERS, LETTERS, -1.6 * LETTERS, 2 * LETTERS, -2.6 * LETTERS):
-        for side, begin in (("left", x + 6), ("right", x - 6 - width)):
-            box = (begin, y + up, begin + width, y + up + LETTERS)
-            apart = all(box[2] < b[0] or b[2] < box[0] or box[3] < b[1] or b[3] < box[1] for b in taken)
-            if apart and box[0] > left and box[2] < right:
-                taken.append(box)
-                return (-6 if side == "right" else 6, up), "right" if side == "right" else "left"
-    return (6, -LETTERS / 3), "left"
+def _around(place: Point, reach: float = 4) -> Box:
+    x, y = place
+    return x - reach, y - reach, x + reach, y + reach
+
+
+def _middle(box: Box) -> Point:
+    return (box[0] + box[2]) / 2, (box[1] + box[3]) / 2
+
+
+def _apart(box: Box, others: Sequence[Box]) -> bool:
+    return all(box[2] < o[0] or o[2] < box[0] or box[3] < o[1] or o[3] < box[1] for o in others)
+
+
+def _free_place(axes: Axes, point: Point, width: float, taken: Sequence[Box], written: Sequence[Box]) -> Box:
+    """Where a name covers nothing that is taken and stays in the picture, as near to its point as can be; if there is
+    such a place, one whose line to the point crosses no name that is written.
+    """
+    corners = axes.transAxes.transform([(0, 0), (1, 1)]) * 72 / axes.figure.dpi
+    (left, bottom), (right, top) = corners.tolist()
+    free = [
+        box
+        for box in _places(point, width)
+        if left < box[0] and box[2] < right and bottom < box[1] and box[3] < top and _apart(box, taken)
+    ]
+    for box in free:
+        if all(_apart(_around(passed, 0), written) for passed in _between(_middle(box), point)):
+            return box
+    return free[0]
+
+
+def _places(point: Point, width: float) -> Iterator[Box]:
+    """Boxes for a name around a point, from near to far; at each distance first on the right, then on the left."""
+    for distance in range(NEAR, 100, 5):
+        for turn in (0, 8, 1, -1, 7, -7, 2, -2, 6, -6, 3, -3, 5, -5, 4, -4):  # sixteenths of a circle
+            aside, up = cos(turn * pi / 8), sin(turn * pi / 8)
+            left = point[0] + distance * aside - width * (1 - aside) / 2  # beside the point, or its middle above it
+            low = point[1] + distance * up - LETTERS * 0.6
+            yield left, low, left + width, low + LETTERS * 1.2
 
 
 def draw_ablations() -> Figure | None:
@@ -210,28 +282,56 @@ def _paper_change(row: str) -> tuple[float, float]:
     return theirs - full, (spread**2 + their_spread**2) ** 0.5
 
 
+def draw_transformations() -> Figure | None:
+    """Temporal weights, Eq. (4), of a word's prototypes, its clip shifted and compressed; None without the record."""
+    path = RESULTS / "gsc1" / "transformations.json"
+    if not path.exists():
+        return None
+    record = json.loads(path.read_text())
+    by_change = record["example"]["temporal_weights"]
+    figure = Figure(figsize=(7, 7), layout="constrained")
+    rows = figure.subplots(len(by_change), 1, sharex=True, sharey=True)
+    for axes, (change, curves) in zip(rows, by_change.items(), strict=True):
+        for number, curve in enumerate(curves):
+            axes.plot(curve, color=f"C{number}", label=f"{number + 1}")
+        axes.set_title(change, fontsize="medium", loc="left")
+        axes.set_ylabel("weight")
+    rows[0].legend(title="prototype", ncols=len(curves), fontsize="small", title_fontsize="small")
+    rows[-1].set_xlabel("frame of 10 ms")
+    figure.suptitle(f"“{record['example']['word']}”, {record['model']}")
+    return figure
+
+
 def digest(figure: Figure) -> str:
     """SHA-256 of the numbers and words that a figure shows; its file carries it, so that an old one is seen."""
-    shown: list[Any] = []
+    shown: list[Any] = [figure.get_suptitle()]
     for axes in figure.axes:
-        shown += [axes.get_title(), [text.get_text() for text in axes.get_legend().get_texts()]]
-        shown += [text.get_text() for text in axes.texts]
+        legend = axes.get_legend()
+        shown += [axes.get_title(), axes.get_title(loc="left")]
+        shown += [text.get_text() for text in (*(legend.get_texts() if legend else ()), *axes.texts)]
         shown += [line.get_xydata().round(6).tolist() for line in axes.get_lines()]
         shown += [cloud.get_offsets().round(6).tolist() for cloud in axes.collections if len(cloud.get_offsets())]
         shown += [[round(bar.get_x(), 6), round(bar.get_height(), 6)] for bar in axes.patches]
     return hashlib.sha256(json.dumps(shown).encode()).hexdigest()
 
 
-def main() -> int:
+def main(words: Sequence[str] | None = None) -> int:
     """Draw what there are records for, or compare."""
-    FIGURES.mkdir(parents=True, exist_ok=True)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--check", action="store_true", help="compare the figures with what they should show")
+    options = parser.parse_args(words)
+    figures = {
+        "pareto": draw_pareto(SPEECH_COMMANDS + MSWC),
+        "ablations": draw_ablations(),
+        "transformations": draw_transformations(),
+    }
     old = []
-    for name, figure in (("pareto", draw_pareto()), ("ablations", draw_ablations())):
+    for name, figure in figures.items():
         path = FIGURES / f"{name}.png"
         if figure is None:
             continue
         stamp = {"Comment": digest(figure)}
-        if "--check" not in sys.argv[1:]:
+        if not options.check:
             write_atomically(
                 path, lambda stream, of=figure, by=stamp: of.savefig(stream, format="png", dpi=110, metadata=by)
             )
