@@ -87,8 +87,10 @@ def check_threshold(threshold: float) -> None:
         raise UsageError(f"threshold is {threshold}; it is a probability, from 0 to 1")
 
 
-def find_hits(outlook: Outlook, labels: tuple[str, ...], threshold: float = THRESHOLD) -> list[Hit]:
-    """The hits in the order in which they are found, which is that of their start."""
+def find_hits(
+    outlook: Outlook, labels: tuple[str, ...], threshold: float = THRESHOLD, windows: int = SMOOTHED
+) -> list[Hit]:
+    """The hits in the order in which they are found, which is that of their start; means are of `windows` windows."""
     check_threshold(threshold)
     keyword = np.array([label not in BACKGROUND for label in labels])
     free = keyword.copy()  # may become a candidate
@@ -100,7 +102,7 @@ def find_hits(outlook: Outlook, labels: tuple[str, ...], threshold: float = THRE
         if start < end and (not hits or start >= hits[-1].end):
             hits.append(Hit(labels[label], float(best), start, end))
 
-    for window, means in enumerate(smoothed(outlook.probabilities)):
+    for window, means in enumerate(smoothed(outlook.probabilities, windows)):
         below = means < threshold
         free |= keyword & below
         eligible = np.where(free & ~below, means, np.float32(-1))
@@ -114,10 +116,10 @@ def find_hits(outlook: Outlook, labels: tuple[str, ...], threshold: float = THRE
     return hits
 
 
-def smoothed(probabilities: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
-    """The mean of each window and those before it, as many as there are up to SMOOTHED; added from the oldest on."""
+def smoothed(probabilities: npt.NDArray[np.float32], windows: int = SMOOTHED) -> npt.NDArray[np.float32]:
+    """The mean of each window and those before it, as many as there are up to `windows`; added from the oldest on."""
     sums = np.zeros_like(probabilities)
-    for age in reversed(range(SMOOTHED)):
+    for age in reversed(range(min(windows, len(probabilities)))):
         sums[age:] += probabilities[: len(probabilities) - age]
-    counts = np.minimum(np.arange(1, len(probabilities) + 1), SMOOTHED).astype(np.float32)
+    counts = np.minimum(np.arange(1, len(probabilities) + 1), windows).astype(np.float32)
     return sums / counts[:, None]

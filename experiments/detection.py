@@ -11,6 +11,7 @@ reports it. The number of windows and the threshold were chosen here, with the t
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,11 +29,13 @@ from circlematch.data.dataset import HELD_OUT_NOISE
 from circlematch.data.tasks import read_task
 from circlematch.detection import BACKGROUND, Outlook
 from circlematch.engine import Stream
+from circlematch.errors import CircleMatchError
 from circlematch.files import write_json
 from circlematch.machine import commit
 from circlematch.safetensors import digest
 
 ROOT = Path(__file__).resolve().parent.parent
+RECORDS = ROOT / "results" / "detection"
 RATE, CLIP = FRONT_END.sample_rate_hz, FRONT_END.clip_samples
 KEYWORDS, OTHERS = 700, 500  # clips in the recording
 LONGEST_PAUSE_S = 0.8
@@ -104,7 +107,7 @@ def judge(hits: Sequence[detection.Hit], words: Sequence[Word]) -> dict[str, int
     found: set[Word] = set()
     for hit in hits:
         middle = (hit.start + hit.end) / 2
-        said = [word for word in words if word.start <= middle <= word.end and word.label == hit.label]
+        said = [word for word in words if word.start <= middle < word.end and word.label == hit.label]
         found.update(said)
     return {"right": len(found), "false": len(hits) - len(found)}
 
@@ -123,15 +126,13 @@ def delays(model: circlematch.Model, recording: Samples) -> list[float]:
 def measure(model: circlematch.Model, recording: Samples, words: Sequence[Word]) -> dict[str, Any]:
     """Right and false hits by number of windows and threshold, and the delay of the rules in use."""
     outlook = outlook_of(model, recording)
-    grid: dict[str, dict[str, dict[str, int]]] = {}
-    usual = detection.SMOOTHED
-    for windows in WINDOWS:
-        detection.SMOOTHED = windows
-        grid[str(windows)] = {
-            str(threshold): judge(detection.find_hits(outlook, model.labels, threshold), words)
+    grid = {
+        str(windows): {
+            str(threshold): judge(detection.find_hits(outlook, model.labels, threshold, windows), words)
             for threshold in THRESHOLDS
         }
-    detection.SMOOTHED = usual
+        for windows in WINDOWS
+    }
     hits = model.spot(recording, RATE)
     waits = delays(model, recording)
     return {
@@ -140,33 +141,41 @@ def measure(model: circlematch.Model, recording: Samples, words: Sequence[Word])
         **judge(hits, words),
         "median_delay_s": round(median(waits), 3),
         "delay_90_percent_s": round(float(np.quantile(waits, 0.9)), 3),
-        "windows": usual,
+        "windows": detection.SMOOTHED,
         "threshold": detection.THRESHOLD,
         "by_windows_and_threshold": grid,
     }
 
 
-def main() -> int:
+def report(name: str, model: circlematch.Model, found: dict[str, Any]) -> None:
+    """Keep a released model's record, and print what was found."""
+    if not Path(name).is_file():
+        record = {"model": name, "weights_sha256": digest(dict(model.tensors)), **found, "commit": commit()}
+        write_json(RECORDS / f"{name}.json", record)
+    print(
+        f"{name}: {found['right']} of {found['keywords']} words found, {found['false']} false hits in "
+        f"{found['seconds'] / 60:.0f} minutes, reported {found['median_delay_s']:.2f} s after their end"
+    )
+    for windows, row in found["by_windows_and_threshold"].items():
+        print(f"  {windows} windows  " + "  ".join(f"{t}: {v['right']}/{v['false']}" for t, v in row.items()))
+
+
+def main(words: Sequence[str] | None = None) -> int:
     """Measure every model that is named."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("models", nargs="+", metavar="MODEL", help="a released model's name or a model file")
     parser.add_argument(
         "--data", type=Path, default=ROOT.parent / "data", help="where the data lies (default: ../data)"
     )
-    options = parser.parse_args()
-    recording, words = make_recording(options.data)
-    for name in options.models:
-        model = circlematch.load(name)
-        found = measure(model, recording, words)
-        if not Path(name).is_file():
-            record = {"model": name, "weights_sha256": digest(dict(model.tensors)), **found, "commit": commit()}
-            write_json(ROOT / "results" / "detection" / f"{name}.json", record)
-        print(
-            f"{name}: {found['right']} of {found['keywords']} words found, {found['false']} false hits in "
-            f"{found['seconds'] / 60:.0f} minutes, reported {found['median_delay_s']:.2f} s after their end"
-        )
-        for windows, row in found["by_windows_and_threshold"].items():
-            print(f"  {windows} windows  " + "  ".join(f"{t}: {v['right']}/{v['false']}" for t, v in row.items()))
+    options = parser.parse_args(words)
+    try:
+        models = {name: circlematch.load(name) for name in options.models}  # a wrong name is told before the long work
+        recording, said = make_recording(options.data)
+        for name, model in models.items():
+            report(name, model, measure(model, recording, said))
+    except CircleMatchError as error:
+        print(f"detection: {error}", file=sys.stderr)
+        return 1
     return 0
 
 

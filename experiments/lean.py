@@ -10,6 +10,8 @@ and `circlematch.detection.THRESHOLD` were chosen by these figures.
 from __future__ import annotations
 
 import argparse
+import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,6 +26,7 @@ from circlematch.config import FRONT_END
 from circlematch.data.cache import ClipSet, load_split
 from circlematch.data.dataset import SILENCE
 from circlematch.data.tasks import read_task
+from circlematch.errors import CircleMatchError, UnknownModelError
 from circlematch.files import write_json
 from circlematch.machine import commit
 from circlematch.safetensors import digest
@@ -66,28 +69,41 @@ def measure(
     }
 
 
-def main() -> int:
+def released(name: str) -> circlematch.Model:
+    """A released model; a model file has no name for its record."""
+    if name not in circlematch.names():
+        raise UnknownModelError(f"no released model is called {name!r}; there are {', '.join(circlematch.names())}")
+    return circlematch.load(name)
+
+
+def report(name: str, model: circlematch.Model, leans: dict[str, dict[str, Any]]) -> None:
+    """Keep a model's record, and print what was found."""
+    record = {"model": name, "weights_sha256": digest(dict(model.tensors)), "leans": leans, "commit": commit()}
+    write_json(RECORDS / f"{name}.json", record)
+    for lean, figures in leans.items():
+        print(f"{name}: {lean}: validation {figures['validation']:.2%}", end="")
+        print(f", {figures['seconds_taken_for_a_keyword']:.2%} of seconds taken for a keyword")
+        for threshold, row in figures["thresholds"].items():
+            print(f"  {threshold}: a hit in {row['recordings_with_a_hit']:.2%}; {row['right']}/{row['false']}")
+
+
+def main(words: Sequence[str] | None = None) -> int:
     """Measure every model that is named."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("models", nargs="+", metavar="MODEL", help="a released model's name")
     parser.add_argument("--data", type=Path, default=ROOT.parent / "data", help="where the data lies (../data)")
-    options = parser.parse_args()
-    recording, words = detection.make_recording(options.data)
-    paths = sorted((options.data / "esc50").glob(f"{world.FIRST_FOLD}*.wav"))
-    if not paths:
-        parser.error(f"{options.data / 'esc50'} holds no recordings")
-    sounds = [read(path) for path in paths]
-    validation = load_split(read_task("gsc1", options.data), "validation")
-    for name in options.models:
-        model = circlematch.load(name)
-        leans = {str(lean): measure(leaning(model, lean), validation, sounds, recording, words) for lean in LEANS}
-        record = {"model": name, "weights_sha256": digest(dict(model.tensors)), "leans": leans, "commit": commit()}
-        write_json(RECORDS / f"{name}.json", record)
-        for lean, figures in leans.items():
-            print(f"{name}: {lean}: validation {figures['validation']:.2%}", end="")
-            print(f", {figures['seconds_taken_for_a_keyword']:.2%} of seconds taken for a keyword")
-            for threshold, row in figures["thresholds"].items():
-                print(f"  {threshold}: a hit in {row['recordings_with_a_hit']:.2%}; {row['right']}/{row['false']}")
+    options = parser.parse_args(words)
+    try:
+        models = {name: released(name) for name in options.models}  # a wrong name is told before the long work
+        sounds = [read(path) for path in world.recordings_in(options.data, first_fold=True)]
+        recording, said = detection.make_recording(options.data)
+        validation = load_split(read_task("gsc1", options.data), "validation")
+        for name, model in models.items():
+            leans = {str(lean): measure(leaning(model, lean), validation, sounds, recording, said) for lean in LEANS}
+            report(name, model, leans)
+    except CircleMatchError as error:
+        print(f"lean: {error}", file=sys.stderr)
+        return 1
     return 0
 
 

@@ -1,16 +1,19 @@
 """Other networks with the same parameter counts as ours: what the paper's counts cannot tell apart.
 
 python experiments/structure.py --width 8 --seeds 3        one record each in results/gsc1/structure/, on validation
+python experiments/structure.py --structures chosen lifting-linear        only these
 
 The engine trains the chosen network only, so these run with the PyTorch step, for a few epochs. A variant whose record
-is there is done; the command goes on with the others.
+is there is done; the command goes on with the others. Every variant has a record of its own, so two commands with other
+widths or other structures may run at once.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -25,6 +28,7 @@ from circlematch.data.cache import load_split
 from circlematch.data.epoch import EpochSampler
 from circlematch.data.noise import make_pool
 from circlematch.data.tasks import read_task
+from circlematch.errors import CircleMatchError
 from circlematch.files import write_json
 from circlematch.machine import commit, versions
 from circlematch.nn import CircleMatch
@@ -168,20 +172,37 @@ def measure(structure: str, width: int, seed: int, data: Path) -> dict[str, obje
     }
 
 
-def main() -> int:
-    """Run what has no record yet."""
+def perform(structures: Sequence[str], width: int, seeds: int, data: Path) -> None:
+    """Run what has no record yet, and say how all of them do."""
+    for seed in range(seeds):
+        for structure in structures:
+            path = RESULTS / "gsc1" / "structure" / f"d{width}-{structure}-seed{seed}.json"
+            if not path.exists():
+                write_json(path, measure(structure, width, seed, data))
+            accuracy = json.loads(path.read_text())["accuracy"]["validation"]
+            print(f"{path.stem}: validation {accuracy:.2%}", flush=True)
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Parse the arguments and do it."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, default=ROOT.parent / "data", help="where the data lies (../data)")
     parser.add_argument("--width", type=int, default=8)
     parser.add_argument("--seeds", type=int, default=3, help="how many, from 0 on")
-    options = parser.parse_args()
-    for seed in range(options.seeds):
-        for structure in STRUCTURES:
-            path = RESULTS / "gsc1" / "structure" / f"d{options.width}-{structure}-seed{seed}.json"
-            if not path.exists():
-                write_json(path, measure(structure, options.width, seed, options.data))
-            accuracy = json.loads(path.read_text())["accuracy"]["validation"]
-            print(f"{path.stem}: validation {accuracy:.2%}", flush=True)
+    parser.add_argument(
+        "--structures",
+        nargs="+",
+        choices=tuple(STRUCTURES),
+        default=tuple(STRUCTURES),
+        metavar="NAME",
+        help=f"which of {', '.join(STRUCTURES)} (default: all)",
+    )
+    options = parser.parse_args(words)
+    try:
+        perform(options.structures, options.width, options.seeds, options.data)
+    except CircleMatchError as error:
+        print(f"structure: {error}", file=sys.stderr)
+        return 1
     return 0
 
 

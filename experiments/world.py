@@ -11,6 +11,8 @@ with its usual threshold.
 from __future__ import annotations
 
 import argparse
+import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +23,7 @@ import circlematch
 from circlematch.audio import read
 from circlematch.config import FRONT_END
 from circlematch.detection import BACKGROUND, THRESHOLD
+from circlematch.errors import CircleMatchError, DatasetError
 from circlematch.files import write_json
 from circlematch.machine import commit
 from circlematch.safetensors import digest
@@ -29,6 +32,15 @@ ROOT = Path(__file__).resolve().parent.parent
 RECORDS = ROOT / "results" / "world"
 CLIP = FRONT_END.clip_samples
 FIRST_FOLD = "1-"  # how its files' names begin
+
+
+def recordings_in(data: Path, first_fold: bool) -> list[Path]:
+    """The recordings of ESC-50's first fold, or of the other four."""
+    paths = sorted((data / "esc50").glob("*.wav"))
+    chosen = [path for path in paths if path.name.startswith(FIRST_FOLD) == first_fold]
+    if not chosen:
+        raise DatasetError(f"{data / 'esc50'} holds no recordings; ESC-50's must lie there, as 1-100032-A-0.wav")
+    return chosen
 
 
 def seconds_of(samples: npt.NDArray[np.float32]) -> npt.NDArray[np.int16]:
@@ -65,28 +77,32 @@ def record_path(name: str, first_fold: bool) -> Path | None:
     return None if Path(name).is_file() else RECORDS / f"{name}.json"
 
 
-def main() -> int:
+def report(name: str, model: circlematch.Model, found: dict[str, Any], first_fold: bool) -> None:
+    """Keep the record where there is a place for it, and print what was found."""
+    record = {"model": short(name), "weights_sha256": digest(dict(model.tensors)), **found, "commit": commit()}
+    if (path := record_path(name, first_fold)) is not None:
+        write_json(path, record)
+    print(
+        f"{name}: {found['seconds_taken_for_a_keyword']:.2%} of {found['seconds']:,} seconds taken for a keyword; "
+        f"a hit in {found['recordings_with_a_hit']:.2%} of {found['recordings']:,} recordings"
+    )
+
+
+def main(words: Sequence[str] | None = None) -> int:
     """Measure every model that is named."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("models", nargs="+", metavar="MODEL", help="a released model's name or a model file")
     parser.add_argument("--data", type=Path, default=ROOT.parent / "data", help="where esc50 lies (../data)")
     parser.add_argument("--first-fold", action="store_true", help="the fold for choosing")
-    options = parser.parse_args()
-    paths = sorted((options.data / "esc50").glob("*.wav"))
-    chosen = [path for path in paths if path.name.startswith(FIRST_FOLD) == options.first_fold]
-    recordings = [read(path) for path in chosen]
-    if not recordings:
-        parser.error(f"{options.data / 'esc50'} holds no recordings")
-    for name in options.models:
-        model = circlematch.load(name)
-        found = measure(model, recordings)
-        record = {"model": short(name), "weights_sha256": digest(dict(model.tensors)), **found, "commit": commit()}
-        if (path := record_path(name, options.first_fold)) is not None:
-            write_json(path, record)
-        print(
-            f"{name}: {found['seconds_taken_for_a_keyword']:.2%} of {found['seconds']:,} seconds taken for a keyword; "
-            f"a hit in {found['recordings_with_a_hit']:.2%} of {found['recordings']:,} recordings"
-        )
+    options = parser.parse_args(words)
+    try:
+        models = {name: circlematch.load(name) for name in options.models}  # a wrong name is told before the long work
+        recordings = [read(path) for path in recordings_in(options.data, options.first_fold)]
+        for name, model in models.items():
+            report(name, model, measure(model, recordings), options.first_fold)
+    except CircleMatchError as error:
+        print(f"world: {error}", file=sys.stderr)
+        return 1
     return 0
 
 

@@ -1,0 +1,264 @@
+"""How experiments/detection.py judges hits in a long recording, and what the scripts say of a wrong name or folder."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from layouts import KEYWORDS, loudest_hz, speech_commands, tone, write_level, write_sound
+from scripts import load_script
+from test_speech_commands import TRAIN, VALIDATION, names
+
+import circlematch
+from circlematch import audio
+from circlematch.detection import Hit, Outlook, find_hits, smoothed
+
+LABELS = ("yes", "no", "unknown", "silence")
+Samples = npt.NDArray[np.float32]
+
+
+@pytest.fixture
+def detection(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """The script, with a folder of its own for records."""
+    module = load_script("experiments/detection.py")
+    monkeypatch.setattr(module, "RECORDS", tmp_path / "records")
+    return module
+
+
+@pytest.fixture
+def example(repository: Path) -> Samples:
+    """Fifteen seconds of words."""
+    return audio.read(repository / "examples" / "commands.flac")
+
+
+def hit(label: str, start: float, end: float) -> Hit:
+    return Hit(label, 0.9, start, end)
+
+
+# ---- right and false ---------------------------------------------------------------------------------------
+
+
+def test_a_hit_is_right_when_it_has_the_words_label_and_its_middle_lies_in_the_words_clip(
+    detection: ModuleType,
+) -> None:
+    words = [detection.Word("yes", 1.0, 2.0), detection.Word("no", 3.0, 4.0)]
+    assert detection.judge([hit("yes", 1.2, 1.6), hit("no", 3.9, 4.05)], words) == {"right": 2, "false": 0}
+    assert detection.judge([hit("no", 1.2, 1.6)], words) == {"right": 0, "false": 1}  # another word's label
+    assert detection.judge([hit("yes", 1.9, 2.3)], words) == {"right": 0, "false": 1}  # its middle is behind the clip
+    assert detection.judge([hit("yes", 0.5, 1.3)], words) == {"right": 0, "false": 1}  # or before it
+
+
+def test_a_word_without_a_hit_is_neither_right_nor_false(detection: ModuleType) -> None:
+    words = [detection.Word("yes", 1.0, 2.0), detection.Word("no", 3.0, 4.0)]
+    assert detection.judge([], words) == {"right": 0, "false": 0}
+    assert detection.judge([hit("no", 3.2, 3.6)], words) == {"right": 1, "false": 0}
+
+
+def test_a_word_is_right_once_and_its_second_hit_is_false(detection: ModuleType) -> None:
+    words = [detection.Word("yes", 1.0, 2.0)]
+    assert detection.judge([hit("yes", 1.0, 1.3), hit("yes", 1.5, 1.9)], words) == {"right": 1, "false": 1}
+
+
+def test_a_hit_where_two_clips_of_a_word_meet_is_one_word(detection: ModuleType) -> None:
+    words = [detection.Word("yes", 1.0, 2.0), detection.Word("yes", 2.0, 3.0)]
+    assert detection.judge([hit("yes", 1.75, 2.25)], words) == {"right": 1, "false": 0}
+
+
+# ---- delay -------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Reported:
+    end_ms: int
+
+
+class LateStream:
+    """Reports a hit that ended at 500 ms with the eighth block, and one that ended at 900 ms with the twelfth."""
+
+    def __init__(self, engine: object) -> None:
+        self.blocks = 0
+
+    def push(self, samples: Samples) -> list[Reported]:
+        assert samples.size == 1600  # 100 ms
+        self.blocks += 1
+        return {8: [Reported(500)], 12: [Reported(900)]}.get(self.blocks, [])
+
+
+def test_the_delay_is_from_the_hits_end_to_the_end_of_the_block_that_reports_it(
+    detection: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(detection, "Stream", LateStream)
+    waits = detection.delays(circlematch.load("d4-gsc"), np.zeros(32_000, np.float32))
+    assert waits == pytest.approx([0.3, 0.3])
+
+
+# ---- windows and thresholds --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("windows", range(1, 6))
+@pytest.mark.parametrize("length", [1, 2, 3, 4, 40])
+def test_the_mean_is_over_as_many_windows_as_are_asked_for(windows: int, length: int) -> None:
+    curve = np.random.default_rng(0).random((length, 2), dtype=np.float32)
+    plain = [curve[max(0, last + 1 - windows) : last + 1].mean(axis=0) for last in range(length)]
+    np.testing.assert_allclose(smoothed(curve, windows), plain, rtol=1e-6)
+
+
+def test_a_likeness_of_one_window_is_a_hit_where_one_window_counts() -> None:
+    probabilities = np.zeros((9, len(LABELS)), np.float32)
+    probabilities[4, 1] = 0.9
+    outlook = Outlook(probabilities, np.arange(9) * 10, 100, None)
+    assert [found.label for found in find_hits(outlook, LABELS, 0.8, windows=1)] == ["no"]
+    assert find_hits(outlook, LABELS, 0.8, windows=2) == find_hits(outlook, LABELS, 0.8) == []
+    assert [found.label for found in find_hits(outlook, LABELS, 0.4, windows=2)] == ["no"]
+
+
+def test_the_outlook_gives_the_hits_that_the_model_finds(detection: ModuleType, example: Samples) -> None:
+    model = circlematch.load("d16-gsc")
+    found = find_hits(detection.outlook_of(model, example), model.labels)
+    expected = model.spot(example, 16_000)
+    assert expected
+    assert [(one.label, one.score) for one in found] == [(one.label, one.score) for one in expected]
+    for one, other in zip(found, expected, strict=True):  # the clip alone knows nothing of what was before it
+        assert (one.start, one.end) == pytest.approx((other.start, other.end), abs=0.03)
+
+
+def test_the_record_holds_the_rules_in_use_and_all_others(detection: ModuleType, example: Samples) -> None:
+    model = circlematch.load("d16-gsc")
+    hits = model.spot(example, 16_000)
+    words = [detection.Word(one.label, one.start, one.end) for one in hits]
+    found = detection.measure(model, example, [*words, detection.Word("stop", 14.9, 15.0)])
+    assert (found["seconds"], found["keywords"]) == (15.0, len(hits) + 1)
+    assert (found["right"], found["false"]) == (len(hits), 0)  # "stop" was missed
+    rows = found["by_windows_and_threshold"]
+    assert {(windows, threshold) for windows, row in rows.items() for threshold in row} == {
+        (windows, threshold) for windows in "12345" for threshold in ("0.5", "0.6", "0.7", "0.8", "0.9")
+    }
+    assert (found["windows"], found["threshold"]) == (3, 0.8)
+    assert rows["3"]["0.8"] == {"right": found["right"], "false": found["false"]}
+    outlook = detection.outlook_of(model, example)
+    for windows in (1, 5):
+        hits = find_hits(outlook, model.labels, 0.5, windows)
+        assert sum(rows[str(windows)]["0.5"].values()) == len(hits)
+    assert rows["1"] != rows["5"]
+    assert 0.2 < found["median_delay_s"] <= found["delay_90_percent_s"] < 1.5
+
+
+# ---- the recording -----------------------------------------------------------------------------------------
+
+LEVELS = {word: 2000 + 1000 * number for number, word in enumerate(KEYWORDS)}
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    """v0.01 with a training and a validation speaker.
+
+    Every keyword has a level of its own, other words have 20 000, and whatever the training speaker says 30 000. The
+    noise is 1 kHz, and 3 kHz in the fifth at its end that is never trained on.
+    """
+    root = tmp_path / "data" / "speech_commands_v0.01"
+    said = names(TRAIN, VALIDATION)
+    for name in said:
+        level = LEVELS.get(name.split("/")[0], 20_000) if VALIDATION in name else 30_000
+        write_level(root / f"{name}.wav", level, samples=12_000)
+    noise = np.concatenate([tone(1000, 8.0), tone(3000, 2.0)])
+    write_sound(root / "_background_noise_" / "pink_noise.wav", noise)
+    speech_commands(root, said)
+    return tmp_path / "data"
+
+
+def test_the_recording_holds_the_validation_keywords_where_it_says(detection: ModuleType, data: Path) -> None:
+    recording, words = detection.make_recording(data)
+    assert sorted(word.label for word in words) == sorted(LEVELS)
+    for word in words:
+        assert word.end - word.start == pytest.approx(1.0)
+        clip = recording[round(word.start * 16_000) : round(word.end * 16_000)] * 32_768
+        assert clip[:12_000].mean() == pytest.approx(LEVELS[word.label], abs=20)
+        assert clip[12_000:].mean() == pytest.approx(0, abs=20)
+    blocks = recording[: recording.size // 1600 * 1600].reshape(-1, 1600).mean(axis=1) * 32_768
+    assert blocks.max() == pytest.approx(20_000, abs=100)  # an unknown word is there too, the training speaker is not
+    starts = sorted(word.start for word in words)
+    assert recording.size / 16_000 <= 11 * 1.8  # ten keywords and one other, and pauses
+    assert all(later - earlier >= 1.0 for earlier, later in pairwise(starts))
+    again, _ = detection.make_recording(data)
+    np.testing.assert_array_equal(again, recording)
+
+
+def test_the_noise_of_the_recording_is_quiet_and_held_out(detection: ModuleType, data: Path) -> None:
+    recording, words = detection.make_recording(data)
+    first = round(words[0].start * 16_000)
+    noise = recording[first : first + 12_000] - LEVELS[words[0].label] / 32_768
+    assert loudest_hz(noise) == pytest.approx(3000, abs=5)
+    assert 20 * np.log10(noise.std()) == pytest.approx(-45, abs=0.5)
+
+
+# ---- the commands ------------------------------------------------------------------------------------------
+
+
+def test_a_released_models_record_is_kept_and_told(
+    detection: ModuleType,
+    example: Samples,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(detection, "make_recording", lambda data: (example, [detection.Word("yes", 0.0, 1.0)]))
+    assert detection.main(["d16-gsc"]) == 0
+    record = json.loads((tmp_path / "records" / "d16-gsc.json").read_text())
+    assert (record["model"], record["keywords"], record["right"]) == ("d16-gsc", 1, 1)
+    assert capsys.readouterr().out.startswith(f"d16-gsc: 1 of 1 words found, {record['false']} false hits in 0 minutes")
+
+
+@pytest.fixture
+def script(request: pytest.FixtureRequest) -> ModuleType:
+    """A script and, before it, those that it imports."""
+    for name in {"lean": ("detection", "world"), "structure": ("grid",)}.get(request.param, ()):
+        load_script(f"experiments/{name}.py")
+    return load_script(f"experiments/{request.param}.py")
+
+
+def one_line(script: ModuleType, capsys: pytest.CaptureFixture[str], *words: str) -> str:
+    """What a command that must fail says."""
+    assert script.main(words) == 1
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.count("\n") == 1
+    assert err.startswith(f"{script.__name__}: ")
+    return err
+
+
+@pytest.mark.parametrize("script", ["detection", "lean", "world"], indirect=True)
+def test_an_unknown_model_is_one_line_before_any_recording_is_read(
+    script: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("read", "read_task"):
+        monkeypatch.setattr(script, name, lambda *given: pytest.fail(f"read {given}"), raising=False)
+    said = one_line(script, capsys, "d4-gsc", "d5-gsc", "--data", "nowhere")
+    assert "'d5-gsc'" in said
+    assert "d16-gsc" in said
+
+
+@pytest.mark.parametrize("script", ["detection", "lean", "world", "structure"], indirect=True)
+def test_missing_data_is_one_line(
+    script: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(script, "RESULTS", tmp_path / "results", raising=False)
+    models = () if script.__name__ == "structure" else ("d4-gsc",)
+    assert "nowhere" in one_line(script, capsys, *models, "--data", str(tmp_path / "nowhere"))
+
+
+@pytest.mark.parametrize("script", ["structure"], indirect=True)
+def test_an_unknown_structure_lists_those_that_there_are(
+    script: ModuleType, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        script.main(["--structures", "chosen", "lifting-9-taps"])
+    assert stopped.value.code == 2
+    said = capsys.readouterr().err
+    assert "'lifting-9-taps'" in said
+    assert all(name in said for name in script.STRUCTURES)
