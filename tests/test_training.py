@@ -33,6 +33,7 @@ from circlematch.training.checkpoint import Epoch, read_checkpoint
 from circlematch.training.loop import Lessons, train
 from circlematch.training.native_step import NativeStep
 from circlematch.training.run import CHECKPOINT, MODEL, Outcome, Run, perform
+from circlematch.training.starts import summary, wasted_seconds, winner
 from circlematch.training.step import Batch, Step
 from circlematch.training.torch_step import TorchStep
 
@@ -387,6 +388,19 @@ def test_of_several_beginnings_the_one_with_the_lowest_loss_goes_on(words: Path,
     assert [round(epoch.loss, 6) for epoch in alone] == [row[0] for row in record["history"]]
 
 
+def test_the_beginning_that_went_on_is_told_from_another_with_the_same_loss() -> None:
+    history = (Epoch(2.0, 0.5, 1.0), Epoch(1.5, 0.6, 1.25), Epoch(1.0, 0.7, 1.5), Epoch(0.5, 0.8, 1.0))
+    went_on = summary(history[:2])
+    assert went_on == Epoch(1.5, 0.6, 2.25)
+    others = (Epoch(1.5, 0.6, 2.5), Epoch(1.0, 0.4, 2.0), Epoch(1.5, 0.5, 2.25))  # losses that the run has had too
+    for place in range(4):
+        starts = (*others[:place], went_on, *others[place:])
+        assert winner(starts, history) == place
+        assert wasted_seconds(starts, history) == 2.5 + 2.0 + 2.25
+    assert winner((), history) is None
+    assert wasted_seconds((), history) == 0
+
+
 def test_a_run_that_is_stopped_while_it_begins_or_after_ends_the_same(words: Path, tmp_path: Path) -> None:
     recipe = replace(RECIPE, epochs=4, starts=2, start_epochs=2)
 
@@ -422,3 +436,6 @@ def test_a_run_that_is_stopped_while_it_begins_or_after_ends_the_same(words: Pat
         record = perform(run(folder), resume=True, watchers=[], say=lambda _: None).record
         assert record["weights_sha256"] == whole["weights_sha256"]
         assert [row[0] for row in record["starts"]] == [row[0] for row in whole["starts"]]
+        kept = read_checkpoint(tmp_path / folder / CHECKPOINT)
+        best = min(range(2), key=lambda start: kept.starts[start].loss)
+        assert winner(kept.starts, kept.history) == best
