@@ -34,9 +34,15 @@ def test_there_are_released_models() -> None:
     widths = {
         family: [int(n[1 : n.index("-")]) for n in names if n.endswith(f"-{family}")] for family in ("gsc", "gsc1")
     }
-    assert widths["gsc"] == sorted(widths["gsc"])  # the smallest first
-    assert widths["gsc1"] == [4, 8, 16, 32]
+    assert widths == {"gsc": [4, 8, 16, 32], "gsc1": [4, 8, 16, 32]}  # the smallest first
     assert DEFAULT_MODEL in names
+
+
+def test_all_weights_and_cards_together_are_smaller_than_a_mebibyte(repository: Path) -> None:
+    folder = repository / "circlematch" / "weights"
+    kept = [path for path in folder.iterdir() if path.suffix in (".safetensors", ".md")]
+    assert len(kept) == 2 * len(circlematch.names())
+    assert sum(path.stat().st_size for path in kept) < 2**20
 
 
 def test_a_released_model_carries_its_licence_source_and_figures(name: str) -> None:
