@@ -60,7 +60,7 @@ class Panel:
     peers: str | None = None  # the column of peers.json
 
 
-SPEECH_COMMANDS = (
+PANELS = (
     Panel(
         "Speech Commands v0.01, 12 classes, test with digital silence",
         "gsc1",
@@ -80,8 +80,6 @@ SPEECH_COMMANDS = (
         ),
         "v2",
     ),
-)
-MSWC = (
     Panel("MSWC Micro EN31, 31 words", "en31", len(EN31), (72, 95), (("en31", "paper", "test", PAPERS_RECIPE),)),
     Panel("MSWC Micro ES20, 20 words", "es20", len(ES20), (72, 95), (("es20", "paper", "test", PAPERS_RECIPE),)),
 )
@@ -99,13 +97,12 @@ def of_records(records: list[dict[str, Any]], split: str) -> tuple[float, float]
     return mean(shares), stdev(shares) if len(shares) > 1 else 0.0
 
 
-def draw_pareto(panels: Sequence[Panel] = SPEECH_COMMANDS) -> Figure:
+def draw_pareto() -> Figure:
     """Accuracy against parameters, two panels to a row; what is published is hollow, a cross or a dot."""
     peers = json.loads(PEERS.read_text())
-    heights = HEIGHTS[: len(panels) // 2]
-    figure = Figure(figsize=(11, sum(heights)), layout="constrained")
-    grid = figure.subplots(len(heights), 2, height_ratios=heights)
-    names = [_draw_panel(axes, panel, peers) for axes, panel in zip(grid.flat, panels, strict=True)]
+    figure = Figure(figsize=(11, sum(HEIGHTS)), layout="constrained")
+    grid = figure.subplots(len(HEIGHTS), 2, height_ratios=HEIGHTS)
+    names = [_draw_panel(axes, panel, peers) for axes, panel in zip(grid.flat, PANELS, strict=True)]
     figure.draw_without_rendering()  # now it is known where everything lies
     for axes, of_axes in zip(figure.axes, names, strict=True):
         _write_names(axes, of_axes)
@@ -321,7 +318,7 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--check", action="store_true", help="compare the figures with what they should show")
     options = parser.parse_args(words)
     figures = {
-        "pareto": draw_pareto(SPEECH_COMMANDS + MSWC),
+        "pareto": draw_pareto(),
         "ablations": draw_ablations(),
         "transformations": draw_transformations(),
     }

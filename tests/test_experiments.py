@@ -64,7 +64,7 @@ def test_the_figure_shows_the_mean_and_spread_of_the_records(experiments: dict[s
     grid, figures = experiments["grid"], experiments["figures"]
     for seed, share in enumerate((0.90, 0.92, 0.94)):
         keep(grid, grid.Cell("gsc1", 8, seed), test=share)
-    (first, second) = figures.draw_pareto().axes
+    first, second, *_ = figures.draw_pareto().axes
     points = [line.get_xydata().tolist() for line in first.lines]
     assert [[8000.0, pytest.approx(92.0)]] in points
     legend = [text.get_text() for text in first.get_legend().get_texts()]

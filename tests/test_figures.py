@@ -56,7 +56,7 @@ def on_the_way(axes: Any) -> np.ndarray:
 
 
 def test_no_name_lies_on_a_name_a_point_a_curve_or_the_legend(figures: ModuleType) -> None:
-    figure = figures.draw_pareto(figures.SPEECH_COMMANDS + figures.MSWC)
+    figure = figures.draw_pareto()
     renderer = FigureCanvasAgg(figure).get_renderer()
     figure.draw(renderer)
     written = 0
@@ -83,20 +83,19 @@ def test_no_name_lies_on_a_name_a_point_a_curve_or_the_legend(figures: ModuleTyp
 
 
 def test_a_title_says_that_nothing_was_run_until_there_is_a_record(figures: ModuleType, results: Path) -> None:
-    panels = figures.SPEECH_COMMANDS + figures.MSWC
-    assert [axes.get_title().endswith(": not run here") for axes in figures.draw_pareto(panels).axes] == [True] * 4
+    assert [axes.get_title().endswith(": not run here") for axes in figures.draw_pareto().axes] == [True] * 4
     record = figures.Cell("en31", 8, 0).record
     assert record.is_relative_to(results)
     record.parent.mkdir(parents=True)
     record.write_text(json.dumps({"parameters": 2461, "accuracy": {"test": 0.875}}))
-    axes = figures.draw_pareto(panels).axes
+    axes = figures.draw_pareto().axes
     assert [panel.get_title().endswith(": not run here") for panel in axes] == [True, True, False, True]
     assert [[2461.0, 87.5]] in [line.get_xydata().tolist() for line in axes[2].lines]
 
 
 def test_the_papers_words_have_the_counts_of_their_classes(figures: ModuleType, results: Path) -> None:
     """D4 has 982 parameters for 12 classes, 1381 for EN31 and 1150 for ES20 (Section 4.2)."""
-    axes = figures.draw_pareto(figures.SPEECH_COMMANDS + figures.MSWC).axes
+    axes = figures.draw_pareto().axes
     assert [panel.lines[0].get_xydata()[0].tolist() for panel in axes] == [
         [982, 85.74],
         [982, 86.94],
