@@ -121,6 +121,12 @@ def dropout_on(place: str) -> Callable[[CircleMatch], None]:
     return change
 
 
+def lengthen_prototypes(network: CircleMatch) -> None:
+    """Prototypes of length √D at the start, not 1: an optimiser's step turns them less."""
+    with torch.no_grad():
+        network.head.matcher.prototypes.mul_(network.config.width**0.5)  # type: ignore[union-attr, operator]
+
+
 STRUCTURES: dict[str, Callable[[CircleMatch], None]] = {
     "chosen": lambda network: None,
     "kernels-swapped": swap_kernels,
@@ -131,6 +137,7 @@ STRUCTURES: dict[str, Callable[[CircleMatch], None]] = {
     "lifting-linear": without_activation,
     "dropout-on-fused": dropout_on("fused"),
     "dropout-on-output": dropout_on("output"),
+    "long-prototypes": lengthen_prototypes,
 }
 
 

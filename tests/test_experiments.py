@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import json
 import sys
+from itertools import combinations
 from pathlib import Path
 from types import ModuleType
 
@@ -162,6 +163,8 @@ def test_other_structures_have_the_same_count_and_another_answer(experiments: di
         assert step.network.parameter_count() == 1702
         learned = {id(parameter) for group in step.optimizer.param_groups for parameter in group["params"]}
         assert learned == {id(parameter) for parameter in step.network.parameters()}
-        answers[name] = step.network(pictures).detach().numpy().tobytes()
-    assert answers.pop("readout-bias") == answers["chosen"]  # it differs in what is learned only
-    assert len(set(answers.values())) == len(answers)
+        answers[name] = step.network(pictures).detach().numpy()
+    for name in ("readout-bias", "long-prototypes"):  # they differ in what is learned, and how fast
+        np.testing.assert_allclose(answers.pop(name), answers["chosen"], rtol=1e-4, atol=1e-5)
+    for one, other in combinations(answers.values(), 2):
+        assert np.abs(one - other).max() > 1e-3
