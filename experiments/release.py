@@ -76,16 +76,6 @@ FAMILIES = (
             *COMMON_LIMITS,
         ),
     ),
-    Family(
-        "composite",
-        "paper",
-        "for comparison: the paper's recipe on v0.02 where it was at hand and v0.01 words elsewhere",
-        (
-            DEAF_TO_NOISE,
-            "Composite data: not the paper's v0.02, and not to be compared with its figures without saying so.",
-            *COMMON_LIMITS,
-        ),
-    ),
 )
 
 
