@@ -149,10 +149,11 @@ def _change(records: Sequence[dict[str, Any]], full: Sequence[dict[str, Any]], r
 def targets() -> list[str]:
     """What was asked for by width, what the mean of the seeds is, and whether that is enough."""
     lines = [f"| | {' | '.join(f'D{width}' for width in WIDTHS)} |", "|---" * (len(WIDTHS) + 1) + "|"]
-    published = [float(text.partition(" ± ")[0]) for text in PAPER["gsc1"]]
-    paper = [found([Cell("gsc1", width, seed) for seed in SEEDS]) for width in WIDTHS]
+    published, newer = ([float(text.partition(" ± ")[0]) for text in PAPER[task]] for task in ("gsc1", "gsc2"))
+    paper, composite = ([found([Cell(t, width, s) for s in SEEDS]) for width in WIDTHS] for t in ("gsc1", "composite"))
     released = [found([Cell("gsc", width, seed, recipe="release") for seed in SEEDS]) for width in WIDTHS]
     ours, theirs = ([_mean(records, "test") for records in by_width] for by_width in (released, paper))
+    of_archive = [_mean(records, "archive-zero") for records in composite]
     lost = {
         name: [_difference(records, f"{name}-zero", name) for records in released] for name in ("archive", "archive-v2")
     }
@@ -160,7 +161,14 @@ def targets() -> list[str]:
     more, each = [middle + MARGIN for middle in published], len(WIDTHS)
     for title, asked, reached, form, enough in (
         ("the paper's recipe, test: the paper's mean", published, theirs, "{:.2f}", ge),
-        ("release recipe, test: a point more than that", more, ours, "{:.2f}", ge),
+        (
+            "the same on the composite, v0.02's archive with zeros: the paper's for v0.02",
+            newer,
+            of_archive,
+            "{:.2f}",
+            ge,
+        ),
+        ("release recipe, test: a point more than the paper's mean", more, ours, "{:.2f}", ge),
         ("v0.01's archive: at most so much lost by real noise", [NOISE_MARGIN] * each, lost["archive"], "{:.2f}", le),
         ("v0.02's archive: the same", [NOISE_MARGIN] * each, lost["archive-v2"], "{:.2f}", le),
         ("ESC-50, folds 2–5: fewer recordings of 5 s with a hit", [SOUNDS] * each, sounds, "{:.1%}", lt),
