@@ -6,6 +6,7 @@ python experiments/figures.py --check        fail if a figure shows something el
 pareto.png            accuracy against parameters: measured here, the paper's own, and the peers
 ablations.png         what each part of the network is worth, with the paper's figures beside
 transformations.png   temporal weights of one word's prototypes when its clip is shifted or compressed
+explain.png           what `circlematch explain` draws of a word that was synthesised
 
 A peer of peers.json has its source; where the figure was not read there, its note says where, and it is shown apart.
 """
@@ -29,12 +30,15 @@ from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 from matplotlib.transforms import ScaledTranslation
+from measured import weights_of
 from PIL import Image
 from tables import PAPER, PAPER_ABLATIONS, found
 
-from circlematch.config import Network
+from circlematch import load, read
+from circlematch.config import FRONT_END, Network
 from circlematch.data.mswc import EN31, ES20
 from circlematch.data.speech_commands import LABELS
+from circlematch.explain import explain, picture_of
 from circlematch.files import write_atomically
 from circlematch.parameters import parameter_count
 
@@ -43,6 +47,7 @@ Box = tuple[float, float, float, float]  # left, bottom, right, top, in points
 
 FIGURES = ROOT / "docs" / "figures"
 PEERS = Path(__file__).with_name("peers.json")
+EXPLAINED, COMMANDS = "d16-gsc", ROOT / "examples" / "commands.flac"
 LETTERS, NEAR = 6.5, 6  # points: size of the names, and how far from its point a name stands
 HEIGHTS = (6, 3.9)  # inches, of the rows of panels: the second has no peers
 PAPERS_RECIPE, RELEASE = ("o", "C0", "measured here, the paper's recipe"), ("D", "C3", "measured here, release recipe")
@@ -299,6 +304,17 @@ def draw_transformations() -> Figure | None:
     return figure
 
 
+def draw_explained() -> Figure:
+    """What `circlematch explain` draws of README's example."""
+    figure: Figure = picture_of(explain(load(EXPLAINED), read(COMMANDS), FRONT_END.sample_rate_hz, at=0))
+    return figure
+
+
+def explained_digest() -> str:
+    """SHA-256 of what the picture is made of: its last digits are not the same on every machine."""
+    return hashlib.sha256(weights_of(EXPLAINED).encode() + COMMANDS.read_bytes()).hexdigest()
+
+
 def digest(figure: Figure) -> str:
     """SHA-256 of the numbers and words that a figure shows; its file carries it, so that an old one is seen."""
     shown: list[Any] = [figure.get_suptitle()]
@@ -317,17 +333,16 @@ def main(words: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--check", action="store_true", help="compare the figures with what they should show")
     options = parser.parse_args(words)
-    figures = {
+    drawn = {
         "pareto": draw_pareto(),
         "ablations": draw_ablations(),
         "transformations": draw_transformations(),
     }
+    figures = {name: (figure, digest(figure)) for name, figure in drawn.items() if figure is not None}
+    figures["explain"] = (draw_explained(), explained_digest())
     old = []
-    for name, figure in figures.items():
-        path = FIGURES / f"{name}.png"
-        if figure is None:
-            continue
-        stamp = {"Comment": digest(figure)}
+    for name, (figure, of_figure) in figures.items():
+        path, stamp = FIGURES / f"{name}.png", {"Comment": of_figure}
         if not options.check:
             write_atomically(
                 path, lambda stream, of=figure, by=stamp: of.savefig(stream, format="png", dpi=110, metadata=by)

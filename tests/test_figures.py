@@ -137,6 +137,10 @@ def test_the_check_sees_a_figure_that_shows_something_else(
     keep_transformations(results, 0.26)
     assert figures.main(["--check"]) == 1
     assert capsys.readouterr().err.startswith("transformations.png does not show")
+    keep_transformations(results, 0.25)
+    monkeypatch.setattr(figures, "EXPLAINED", "d8-gsc")
+    assert figures.main(["--check"]) == 1
+    assert capsys.readouterr().err.startswith("explain.png does not show")
 
 
 @pytest.mark.parametrize(("flag", "code"), [("--help", 0), ("--chekc", 2)])
