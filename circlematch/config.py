@@ -219,7 +219,7 @@ def release(width: int) -> tuple[Network, Recipe]:
         peak_learning_rate=3e-2 if small else 1e-2,
         unknown_share=0.15,
         silence_share=0.8 if small else 0.5,
-        silence_bias=-0.5 if width < 8 else 0.5 if 16 <= width < 32 else 0.0,
+        silence_bias=-0.5 if width < 8 else 0.0 if small else 0.5,
         starts=8 if width < 8 else 4 if small else 1,
         start_epochs=2,
         augmentation=Augmentation(
