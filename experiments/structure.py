@@ -149,6 +149,9 @@ class VariedStep(TorchStep):
         count = self.network.parameter_count()
         torch.manual_seed(seed)
         STRUCTURES[structure](self.network)
+        for module in self.network.modules():
+            if isinstance(module, nn.Conv2d):
+                module.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # about 1.4 times as fast
         if self.network.parameter_count() != count:
             raise AssertionError(f"{structure} has {self.network.parameter_count()} parameters, not {count}")
         self.optimizer = self.new_optimizer()
