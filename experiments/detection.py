@@ -10,8 +10,6 @@ reports it. The number of windows and the threshold were chosen here, with the t
 
 from __future__ import annotations
 
-import argparse
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +18,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from places import RESULTS, attempt, parser_of
 
 import circlematch
 from circlematch import detection
@@ -29,13 +28,12 @@ from circlematch.data.dataset import HELD_OUT_NOISE
 from circlematch.data.tasks import read_task
 from circlematch.detection import BACKGROUND, Outlook
 from circlematch.engine import Stream
-from circlematch.errors import CircleMatchError
+from circlematch.errors import UsageError
 from circlematch.files import write_json
 from circlematch.machine import commit
 from circlematch.safetensors import digest
 
-ROOT = Path(__file__).resolve().parent.parent
-RECORDS = ROOT / "results" / "detection"
+RECORDS = RESULTS / "detection"
 RATE, CLIP = FRONT_END.sample_rate_hz, FRONT_END.clip_samples
 KEYWORDS, OTHERS = 700, 500  # clips in the recording
 LONGEST_PAUSE_S = 0.8
@@ -135,6 +133,8 @@ def measure(model: circlematch.Model, recording: Samples, words: Sequence[Word])
     }
     hits = model.spot(recording, RATE)
     waits = delays(model, recording)
+    if not waits:
+        raise UsageError(f"{model.card.name} reports no word in the whole recording")
     return {
         "seconds": recording.size / RATE,
         "keywords": len(words),
@@ -162,21 +162,17 @@ def report(name: str, model: circlematch.Model, found: dict[str, Any]) -> None:
 
 def main(words: Sequence[str] | None = None) -> int:
     """Measure every model that is named."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument("models", nargs="+", metavar="MODEL", help="a released model's name or a model file")
-    parser.add_argument(
-        "--data", type=Path, default=ROOT.parent / "data", help="where the data lies (default: ../data)"
-    )
     options = parser.parse_args(words)
-    try:
+
+    def work() -> None:
         models = {name: circlematch.load(name) for name in options.models}  # a wrong name is told before the long work
         recording, said = make_recording(options.data)
         for name, model in models.items():
             report(name, model, measure(model, recording, said))
-    except CircleMatchError as error:
-        print(f"detection: {error}", file=sys.stderr)
-        return 1
-    return 0
+
+    return attempt("detection", work)
 
 
 if __name__ == "__main__":

@@ -13,25 +13,26 @@ A peer of peers.json has its source; where the figure was not read there, its no
 
 from __future__ import annotations
 
-import argparse
 import hashlib
 import json
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from math import cos, hypot, pi, sin
 from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
 
-from grid import RESULTS, ROOT, SEEDS, WIDTHS, Cell
+from grid import SEEDS, WIDTHS, Cell
 from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 from matplotlib.transforms import ScaledTranslation
 from measured import weights_of
 from PIL import Image
+from places import RESULTS, ROOT, parser_of
 from tables import PAPER, PAPER_ABLATIONS, found
 
 from circlematch import load, read
@@ -62,7 +63,7 @@ class Panel:
     classes: int
     accuracies: tuple[float, float]  # from the lower to the upper edge
     measured: tuple[tuple[str, str, str, tuple[str, str, str]], ...]  # task, recipe, split; marker, colour and words
-    peers: str | None = None  # the column of peers.json
+    peers: str = ""  # the column of peers.json; none for a dataset without peers
 
 
 PANELS = (
@@ -223,7 +224,7 @@ def _apart(box: Box, others: Sequence[Box]) -> bool:
 
 def _free_place(axes: Axes, point: Point, width: float, taken: Sequence[Box], written: Sequence[Box]) -> Box:
     """Where a name covers nothing that is taken and stays in the picture, as near to its point as can be; if there is
-    such a place, one whose line to the point crosses no name that is written.
+    such a place, one whose line to the point crosses no name that is written. Where all is taken, beside its point.
     """
     corners = axes.transAxes.transform([(0, 0), (1, 1)]) * 72 / axes.figure.dpi
     (left, bottom), (right, top) = corners.tolist()
@@ -235,7 +236,7 @@ def _free_place(axes: Axes, point: Point, width: float, taken: Sequence[Box], wr
     for box in free:
         if all(_apart(_around(passed, 0), written) for passed in _between(_middle(box), point)):
             return box
-    return free[0]
+    return free[0] if free else next(_places(point, width))
 
 
 def _places(point: Point, width: float) -> Iterator[Box]:
@@ -330,7 +331,7 @@ def digest(figure: Figure) -> str:
 
 def main(words: Sequence[str] | None = None) -> int:
     """Draw what there are records for, or compare."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__, data=False)
     parser.add_argument("--check", action="store_true", help="compare the figures with what they should show")
     options = parser.parse_args(words)
     drawn = {
@@ -344,9 +345,7 @@ def main(words: Sequence[str] | None = None) -> int:
     for name, (figure, of_figure) in figures.items():
         path, stamp = FIGURES / f"{name}.png", {"Comment": of_figure}
         if not options.check:
-            write_atomically(
-                path, lambda stream, of=figure, by=stamp: of.savefig(stream, format="png", dpi=110, metadata=by)
-            )
+            write_atomically(path, partial(figure.savefig, format="png", dpi=110, metadata=stamp))
         elif not path.exists() or Image.open(path).info.get("Comment") != stamp["Comment"]:
             old.append(path.name)
     if old:

@@ -10,7 +10,6 @@ train --resume FOLDER` is all that a run needs: a cluster's scheduler can be giv
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 from collections.abc import Mapping, Sequence
@@ -18,6 +17,8 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from statistics import mean
 from typing import Any
+
+from places import RESULTS, RUNS, attempt, parser_of
 
 from circlematch.config import ABLATIONS, RECIPES, Network, Recipe, ablated
 from circlematch.data.tasks import read_task
@@ -28,8 +29,6 @@ from circlematch.training.plan import PLAN, Plan, read_plan, write_plan
 from circlematch.training.run import CHECKPOINT, RECORD
 from circlematch.training.several import Job, perform_all
 
-ROOT = Path(__file__).resolve().parent.parent
-RESULTS, RUNS = ROOT / "results", ROOT / "runs"
 WIDTHS, SEEDS = (4, 8, 16, 32), range(5)
 
 
@@ -81,11 +80,12 @@ class Cell:
 
 def varied(network: Network, recipe: Recipe, changes: Mapping[str, Any]) -> tuple[Network, Recipe]:
     """The same with other values for fields of the network, the recipe or its augmentation."""
-    parts = [replace(part, **_fields_of(part, changes)) for part in (network, recipe.augmentation, recipe)]
-    unknown = changes.keys() - {field.name for part in parts for field in fields(part)}
+    unknown = changes.keys() - {field.name for part in (network, recipe, recipe.augmentation) for field in fields(part)}
     if unknown:
         raise KeyError(f"no field is called {', '.join(sorted(unknown))}")
-    return parts[0], replace(parts[2], augmentation=parts[1])
+    augmentation = replace(recipe.augmentation, **_fields_of(recipe.augmentation, changes))
+    varied_recipe = replace(recipe, **_fields_of(recipe, changes), augmentation=augmentation)
+    return replace(network, **_fields_of(network, changes)), varied_recipe
 
 
 def _fields_of(part: Any, changes: Mapping[str, Any]) -> dict[str, Any]:
@@ -306,32 +306,29 @@ def _minutes(seconds: float) -> str:
 
 def main(words: Sequence[str] | None = None) -> int:
     """Parse the arguments and do it."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument("table", nargs="+", choices=tuple(TABLES), help="which runs")
     parser.add_argument("--jobs", type=int, default=1, help="runs at a time, one core each (default: 1)")
     parser.add_argument("--list", action="store_true", help="say what is done, running and left")
     parser.add_argument("--prepare", action="store_true", help="only write the runs' folders, for a scheduler to take")
-    parser.add_argument(
-        "--data", type=Path, default=ROOT.parent / "data", help="where the data lies (default: ../data)"
-    )
     options = parser.parse_args(words)
     if options.jobs < 1:
         parser.error(f"--jobs is {options.jobs}; give a number of at least 1")
     cells = tuple(dict.fromkeys(cell for name in options.table for cell in TABLES[name]))
-    try:
+
+    def work() -> None:
         if options.list:
             show(cells, options.jobs)
         elif options.prepare:
             prepare([cell for cell in cells if not cell.done], options.data)
         else:
             perform(cells, options.data, options.jobs)
-    except CircleMatchError as error:
-        print(f"grid: {error}", file=sys.stderr)
-        return 1
+
+    try:
+        return attempt("grid", work)
     except KeyboardInterrupt:
         print("grid: stopped; give the same command again to go on", file=sys.stderr)
         return 130
-    return 0
 
 
 if __name__ == "__main__":

@@ -9,16 +9,14 @@ and `circlematch.detection.THRESHOLD` were chosen by these figures.
 
 from __future__ import annotations
 
-import argparse
-import sys
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import detection
 import numpy as np
 import world
+from places import RESULTS, attempt, parser_of
 
 import circlematch
 from circlematch.audio import read
@@ -26,13 +24,13 @@ from circlematch.config import FRONT_END
 from circlematch.data.cache import ClipSet, load_split
 from circlematch.data.dataset import SILENCE
 from circlematch.data.tasks import read_task
-from circlematch.errors import CircleMatchError, UnknownModelError
+from circlematch.detection import BACKGROUND
+from circlematch.errors import UnknownModelError
 from circlematch.files import write_json
 from circlematch.machine import commit
 from circlematch.safetensors import digest
 
-ROOT = Path(__file__).resolve().parent.parent
-RECORDS = ROOT / "results" / "lean"
+RECORDS = RESULTS / "lean"
 LEANS, THRESHOLDS = (-1.0, -0.5, 0.0, 0.5, 1.0), (0.6, 0.7, 0.8, 0.9)  # leans: all that is added to the bias
 RATE = FRONT_END.sample_rate_hz
 
@@ -54,7 +52,7 @@ def measure(
     """The figures of one lean."""
     found = model.scores(validation.audio, validation.rows).argmax(axis=1)
     spoken = model.scores(np.concatenate([world.seconds_of(sound) for sound in sounds])).argmax(axis=1)
-    keyword = np.array([label not in detection.BACKGROUND for label in model.labels])
+    keyword = np.array([label not in BACKGROUND for label in model.labels])
     by_threshold = {
         str(threshold): {
             "recordings_with_a_hit": float(np.mean([bool(model.spot(sound, RATE, threshold)) for sound in sounds])),
@@ -89,11 +87,11 @@ def report(name: str, model: circlematch.Model, leans: dict[str, dict[str, Any]]
 
 def main(words: Sequence[str] | None = None) -> int:
     """Measure every model that is named."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument("models", nargs="+", metavar="MODEL", help="a released model's name")
-    parser.add_argument("--data", type=Path, default=ROOT.parent / "data", help="where the data lies (../data)")
     options = parser.parse_args(words)
-    try:
+
+    def work() -> None:
         models = {name: released(name) for name in options.models}  # a wrong name is told before the long work
         sounds = [read(path) for path in world.recordings_in(options.data, first_fold=True)]
         recording, said = detection.make_recording(options.data)
@@ -101,10 +99,8 @@ def main(words: Sequence[str] | None = None) -> int:
         for name, model in models.items():
             leans = {str(lean): measure(leaning(model, lean), validation, sounds, recording, said) for lean in LEANS}
             report(name, model, leans)
-    except CircleMatchError as error:
-        print(f"lean: {error}", file=sys.stderr)
-        return 1
-    return 0
+
+    return attempt("lean", work)
 
 
 if __name__ == "__main__":

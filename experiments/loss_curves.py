@@ -7,9 +7,11 @@ Both begin with the same weights and see the same clips, shifts and noise. Dropo
 
 from __future__ import annotations
 
-import argparse
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+
+from places import RESULTS, attempt, parser_of
 
 from circlematch.config import Network, Recipe, to_dict
 from circlematch.data.augment import Augmenter
@@ -24,15 +26,12 @@ from circlematch.training.native_step import NativeStep
 from circlematch.training.schedule import one_cycle
 from circlematch.training.torch_step import TorchStep
 
-ROOT = Path(__file__).resolve().parent.parent
 STEPS = 50
 
 
-def main() -> int:
+def compare(data: Path) -> None:
     """Train both, side by side."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, default=ROOT.parent / "data", help="where the data lies (../data)")
-    dataset = read_task("gsc1", parser.parse_args().data)
+    dataset = read_task("gsc1", data)
     clips, recipe = load_split(dataset, "train"), Recipe()
     lessons = Lessons(
         clips,
@@ -65,8 +64,13 @@ def main() -> int:
         "commit": commit(),
         "curves": curves,
     }
-    write_json(ROOT / "results" / "gsc1" / "steps" / "loss-curves.json", record)
-    return 0
+    write_json(RESULTS / "gsc1" / "steps" / "loss-curves.json", record)
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Parse the arguments and do it."""
+    options = parser_of(__doc__).parse_args(words)
+    return attempt("loss_curves", lambda: compare(options.data))
 
 
 if __name__ == "__main__":

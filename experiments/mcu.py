@@ -9,11 +9,8 @@ this computer twice: built as for them (CM_COMPACT), and in floats. What the boa
 
 from __future__ import annotations
 
-import argparse
-import json
 import shutil
 import subprocess
-import sys
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -22,16 +19,17 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from places import RESULTS, ROOT, attempt, parser_of
 
 from circlematch import audio, load, machine
 from circlematch.errors import CircleMatchError
 from circlematch.export import export
+from circlematch.files import write_json
 from circlematch.model import Model
 from circlematch.safetensors import digest
 
-ROOT = Path(__file__).resolve().parent.parent
 ENGINE = ROOT / "engine"
-RESULTS = ROOT / "results" / "mcu"
+RECORDS = RESULTS / "mcu"
 RECORDING = ROOT / "examples" / "commands.flac"
 MODEL = "d16-gsc"
 HOP = 160
@@ -303,23 +301,21 @@ def table(record: dict[str, Any]) -> str:
 
 def main(words: Sequence[str] | None = None) -> int:
     """Measure, print, record."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__, data=False)
     parser.add_argument("--model", default=MODEL, help="a released model or a file (%(default)s)")
     parser.add_argument("--print", action="store_true", help="write no record")
     options = parser.parse_args(words)
-    try:
+
+    def work() -> None:
         if (reason := why_not()) is not None:
             raise BoardError(reason)
         with tempfile.TemporaryDirectory() as folder:
             record = measure(options.model, Path(folder))
-    except CircleMatchError as error:
-        print(error, file=sys.stderr)
-        return error.exit_code
-    print(table(record), end="")
-    if not options.print:
-        RESULTS.mkdir(parents=True, exist_ok=True)
-        (RESULTS / f"{record['model']}.json").write_text(json.dumps(record, indent=2) + "\n")
-    return 0
+        print(table(record), end="")
+        if not options.print:
+            write_json(RECORDS / f"{record['model']}.json", record)
+
+    return attempt("mcu", work)
 
 
 if __name__ == "__main__":

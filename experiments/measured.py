@@ -7,11 +7,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from places import RESULTS
+
 import circlematch
 from circlematch.safetensors import digest
-
-ROOT = Path(__file__).resolve().parent.parent
-RESULTS = ROOT / "results"
 
 
 @cache

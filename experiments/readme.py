@@ -6,22 +6,17 @@ python experiments/readme.py --check    fail if a page says something else
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
-
-from circlematch import names
-
-sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 import mcu
 from measured import measured, weights_of
+from places import RESULTS, ROOT, parser_of
 
-ROOT = Path(__file__).resolve().parent.parent
-RESULTS = ROOT / "results"
+from circlematch import names
+
 ONE_CORE = RESULTS / "gsc1" / "d16-100epochs-seed2-one-core.json"
 
 
@@ -91,7 +86,7 @@ def streaming() -> str:
 
 def mcu_record() -> dict[str, Any]:
     """What `make mcu` measured."""
-    record: dict[str, Any] = json.loads((mcu.RESULTS / f"{mcu.MODEL}.json").read_text())
+    record: dict[str, Any] = json.loads((mcu.RECORDS / f"{mcu.MODEL}.json").read_text())
     return record
 
 
@@ -134,7 +129,7 @@ def drawn(page: str, text: str) -> str:
 
 def main() -> int:
     """Write the tables, or compare."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__, data=False)
     parser.add_argument("--check", action="store_true", help="compare the pages with what they should say")
     options = parser.parse_args()
     wrong = []

@@ -10,7 +10,6 @@ its validation with noise counts as much.
 
 from __future__ import annotations
 
-import argparse
 import json
 import shutil
 import sys
@@ -19,8 +18,9 @@ from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
 
-from grid import ROOT, SEEDS, WIDTHS, Cell
+from grid import SEEDS, WIDTHS, Cell
 from measured import measured, weights_of
+from places import ROOT, parser_of
 
 from circlematch.model import Card, read_model
 from circlematch.pretrained import load, names
@@ -84,7 +84,7 @@ def best(family: Family, width: int) -> Cell | None:
 
     def merit(cell: Cell) -> float:
         accuracy = json.loads(cell.record.read_text())["accuracy"]
-        return mean(accuracy[split] for split in family.chosen_on)
+        return mean(float(accuracy[split]) for split in family.chosen_on)
 
     return max(family.cells(width), key=merit, default=None)
 
@@ -186,7 +186,7 @@ def _long_recording(name: str) -> list[str]:
 
 def main() -> int:
     """Copy models, write cards, or compare."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__, data=False)
     parser.add_argument("--runs", type=Path, help="where the grid ran: copy the models from there")
     parser.add_argument("--cards", action="store_true", help="write the cards of the models that are there")
     parser.add_argument("--check", action="store_true", help="compare the cards with what they should say")

@@ -10,15 +10,13 @@ widths or other structures may run at once.
 
 from __future__ import annotations
 
-import argparse
 import json
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import torch
-from grid import RESULTS, ROOT
+from places import RESULTS, attempt, parser_of
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -28,7 +26,6 @@ from circlematch.data.cache import load_split
 from circlematch.data.epoch import EpochSampler
 from circlematch.data.noise import make_pool
 from circlematch.data.tasks import read_task
-from circlematch.errors import CircleMatchError
 from circlematch.files import write_json
 from circlematch.machine import commit, versions
 from circlematch.nn import CircleMatch
@@ -195,8 +192,7 @@ def perform(structures: Sequence[str], width: int, seeds: int, data: Path) -> No
 
 def main(words: Sequence[str] | None = None) -> int:
     """Parse the arguments and do it."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, default=ROOT.parent / "data", help="where the data lies (../data)")
+    parser = parser_of(__doc__)
     parser.add_argument("--width", type=int, default=8)
     parser.add_argument("--seeds", type=int, default=3, help="how many, from 0 on")
     parser.add_argument(
@@ -208,12 +204,7 @@ def main(words: Sequence[str] | None = None) -> int:
         help=f"which of {', '.join(STRUCTURES)} (default: all)",
     )
     options = parser.parse_args(words)
-    try:
-        perform(options.structures, options.width, options.seeds, options.data)
-    except CircleMatchError as error:
-        print(f"structure: {error}", file=sys.stderr)
-        return 1
-    return 0
+    return attempt("structure", lambda: perform(options.structures, options.width, options.seeds, options.data))
 
 
 if __name__ == "__main__":

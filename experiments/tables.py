@@ -8,7 +8,6 @@ A cell is the mean ± sample SD of the seeds that have a record. What was not ru
 
 from __future__ import annotations
 
-import argparse
 import json
 import re
 import sys
@@ -18,10 +17,9 @@ from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).resolve().parent))
-
-from grid import READING_EPOCHS, RESULTS, ROOT, SEARCH_EPOCHS, SEEDS, WIDTHS, Cell
+from grid import READING_EPOCHS, SEARCH_EPOCHS, SEEDS, WIDTHS, Cell
 from measured import checked, measured
+from places import RESULTS, ROOT, parser_of
 
 from circlematch.config import Network, Recipe, to_dict
 
@@ -300,7 +298,7 @@ def page() -> str:
 
 def main() -> int:
     """Write the page, or compare."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__, data=False)
     parser.add_argument("--check", action="store_true", help="compare the page with what it should say")
     options = parser.parse_args()
     wanted = page()

@@ -11,16 +11,14 @@ highest response is compared with where the transformation takes the peak of the
 
 from __future__ import annotations
 
-import argparse
 import json
 import re
-import sys
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from places import RESULTS, attempt, parser_of
 
 import circlematch
 from circlematch.config import FRONT_END
@@ -28,14 +26,13 @@ from circlematch.data.cache import load_split
 from circlematch.data.dataset import Dataset
 from circlematch.data.speech_commands import LABELS
 from circlematch.data.tasks import read_task
-from circlematch.errors import CircleMatchError, UsageError
+from circlematch.errors import UsageError
 from circlematch.files import write_atomically
 from circlematch.front_end import log_mel
 from circlematch.machine import commit
 from circlematch.safetensors import digest
 
-ROOT = Path(__file__).resolve().parent.parent
-RECORD = ROOT / "results" / "gsc1" / "transformations.json"
+RECORD = RESULTS / "gsc1" / "transformations.json"
 T = FRONT_END.clip_frames
 MIDDLE = (T - 1) / 2
 SHIFT = 20  # frames
@@ -141,7 +138,8 @@ def example(model: circlematch.Model, dataset: Dataset, split: str) -> dict[str,
 def temporal_weights(curves: npt.NDArray[np.float32]) -> npt.NDArray[np.float64]:
     """Response curves (M, T) normalised over time, Eq. (4): each row sums to 1."""
     weights = np.exp(curves.astype(np.float64) - curves.max(axis=1, keepdims=True))
-    return weights / weights.sum(axis=1, keepdims=True)
+    normalised: npt.NDArray[np.float64] = weights / weights.sum(axis=1, keepdims=True)
+    return normalised
 
 
 def suited(name: str) -> circlematch.Model:
@@ -162,33 +160,31 @@ def as_text(record: dict[str, Any]) -> str:
 
 def main(words: Sequence[str] | None = None) -> int:
     """Measure on the test split, and write the record."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, default=ROOT.parent / "data", help="where the data lies (../data)")
+    parser = parser_of(__doc__)
     parser.add_argument("--model", default="d16-gsc1", help="a released model's name or a model file")
     options = parser.parse_args(words)
-    try:
+
+    def work() -> None:
         model = suited(options.model)  # before the recordings, which take their time
         dataset = read_task("gsc1", options.data)
         found = measure(model, dataset, "test")
-        shown = example(model, dataset, "validation")
-    except CircleMatchError as error:
-        print(f"transformations: {error}", file=sys.stderr)
-        return 1
-    record = {
-        "model": model.card.name,
-        "weights_sha256": digest(dict(model.tensors)),
-        "split": "test",
-        "transformations": found,
-        "example": shown,
-        "commit": commit(),
-    }
-    write_atomically(RECORD, lambda stream: stream.write(as_text(record).encode()))
-    for name, row in found.items():
-        print(
-            f"{name}: median error {row['median_error_frames']:.1f} frames, {row[f'within_{CLOSE}_frames']:.1%} within "
-            f"{CLOSE}, order kept in {row['order_kept']:.1%} of {row['clips']} clips"
-        )
-    return 0
+        record = {
+            "model": model.card.name,
+            "weights_sha256": digest(dict(model.tensors)),
+            "split": "test",
+            "transformations": found,
+            "example": example(model, dataset, "validation"),
+            "commit": commit(),
+        }
+        write_atomically(RECORD, lambda stream: stream.write(as_text(record).encode()))
+        for name, row in found.items():
+            print(
+                f"{name}: median error {row['median_error_frames']:.1f} frames, "
+                f"{row[f'within_{CLOSE}_frames']:.1%} within {CLOSE}, "
+                f"order kept in {row['order_kept']:.1%} of {row['clips']} clips"
+            )
+
+    return attempt("transformations", work)
 
 
 if __name__ == "__main__":

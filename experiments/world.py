@@ -10,26 +10,24 @@ with its usual threshold.
 
 from __future__ import annotations
 
-import argparse
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from places import RESULTS, attempt, parser_of
 
 import circlematch
 from circlematch.audio import read
 from circlematch.config import FRONT_END
 from circlematch.detection import BACKGROUND, THRESHOLD
-from circlematch.errors import CircleMatchError, DatasetError
+from circlematch.errors import DatasetError
 from circlematch.files import write_json
 from circlematch.machine import commit
 from circlematch.safetensors import digest
 
-ROOT = Path(__file__).resolve().parent.parent
-RECORDS = ROOT / "results" / "world"
+RECORDS = RESULTS / "world"
 CLIP = FRONT_END.clip_samples
 FIRST_FOLD = "1-"  # how its files' names begin
 
@@ -90,20 +88,18 @@ def report(name: str, model: circlematch.Model, found: dict[str, Any], first_fol
 
 def main(words: Sequence[str] | None = None) -> int:
     """Measure every model that is named."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument("models", nargs="+", metavar="MODEL", help="a released model's name or a model file")
-    parser.add_argument("--data", type=Path, default=ROOT.parent / "data", help="where esc50 lies (../data)")
     parser.add_argument("--first-fold", action="store_true", help="the fold for choosing")
     options = parser.parse_args(words)
-    try:
+
+    def work() -> None:
         models = {name: circlematch.load(name) for name in options.models}  # a wrong name is told before the long work
         recordings = [read(path) for path in recordings_in(options.data, options.first_fold)]
         for name, model in models.items():
             report(name, model, measure(model, recordings), options.first_fold)
-    except CircleMatchError as error:
-        print(f"world: {error}", file=sys.stderr)
-        return 1
-    return 0
+
+    return attempt("world", work)
 
 
 if __name__ == "__main__":

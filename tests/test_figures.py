@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.collections import LineCollection
+from matplotlib.figure import Figure
 from matplotlib.text import Text
 
 
@@ -80,6 +81,15 @@ def test_no_name_lies_on_a_name_a_point_a_curve_or_the_legend(figures: ModuleTyp
         assert not legend.count_contains(on_the_way(axes))
     peers = json.loads(figures.PEERS.read_text())
     assert written == sum(column in peer for peer in peers for column in ("v1", "v2"))
+
+
+def test_a_name_without_a_free_place_stands_beside_its_point(figures: ModuleType) -> None:
+    axes = Figure(figsize=(4, 4)).subplots()
+    everything = (-1e6, -1e6, 1e6, 1e6)
+    box = figures._free_place(axes, (100.0, 100.0), 30.0, [everything], [])
+    assert box == pytest.approx(
+        (100 + figures.NEAR, 100 - figures.LETTERS * 0.6, 130 + figures.NEAR, 100 + figures.LETTERS * 0.6)
+    )
 
 
 def test_a_title_says_that_nothing_was_run_until_there_is_a_record(figures: ModuleType, results: Path) -> None:

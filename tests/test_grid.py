@@ -207,7 +207,7 @@ def test_a_wrong_table_or_number_of_jobs_is_one_line(grid: ModuleType, capsys: p
 
 
 def test_missing_data_is_one_line(grid: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert grid.main(["table1", "--data", str(tmp_path / "nowhere")]) == 1
+    assert grid.main(["table1", "--data", str(tmp_path / "nowhere")]) == 2
     assert "there is no such folder" in capsys.readouterr().err
 
 

@@ -15,9 +15,7 @@ from circlematch.detection import Hit
 
 @pytest.fixture
 def lean() -> ModuleType:
-    """The script, behind those that it imports."""
-    for name in ("detection", "world"):
-        load_script(f"experiments/{name}.py")
+    """The script."""
     return load_script("experiments/lean.py")
 
 

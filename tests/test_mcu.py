@@ -47,7 +47,7 @@ def test_instructions_memory_and_scores_on_every_core(tmp_path: Path) -> None:
     """Measured anew; and the record that is kept says the same, where it was made by the same compiler."""
     record = mcu.measure(mcu.MODEL, tmp_path)
     expect_bars(record)
-    kept = json.loads((mcu.RESULTS / f"{mcu.MODEL}.json").read_text())
+    kept = json.loads((mcu.RECORDS / f"{mcu.MODEL}.json").read_text())
     if kept["compiler"] != record["compiler"]:
         return
     for name, core in record["cores"].items():
@@ -59,7 +59,7 @@ def test_instructions_memory_and_scores_on_every_core(tmp_path: Path) -> None:
 
 
 def test_the_record_that_is_kept_is_of_the_released_model_and_within_the_bars() -> None:
-    record = json.loads((mcu.RESULTS / f"{mcu.MODEL}.json").read_text())
+    record = json.loads((mcu.RECORDS / f"{mcu.MODEL}.json").read_text())
     assert record["weights_sha256"] == digest(dict(load(mcu.MODEL).tensors))
     expect_bars(record)
 
@@ -136,7 +136,7 @@ def test_the_program_of_the_engines_readme_hears_on_a_board_what_python_hears(tm
         ["arm-none-eabi-size", "-A", tmp_path / "main.elf"], stdout=subprocess.PIPE, text=True, check=True
     ).stdout
     variables = sum(int(size) for size in re.findall(r"^\.(?:bss|data|memory) +(\d+)", listing, re.MULTILINE))
-    stack = json.loads((mcu.RESULTS / f"{mcu.MODEL}.json").read_text())["cores"]["Cortex-M4F"]["ram_bytes"]["stack"]
+    stack = json.loads((mcu.RECORDS / f"{mcu.MODEL}.json").read_text())["cores"]["Cortex-M4F"]["ram_bytes"]["stack"]
     assert 19_000 < variables + stack <= 20 * 1024  # with its microphone's buffer
 
 

@@ -107,7 +107,6 @@ def test_the_grid_trains_a_cell_of_a_task_and_keeps_its_record(
     data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, task: str
 ) -> None:
     grid = load_script("experiments/grid.py")
-    monkeypatch.setattr(grid, "ROOT", tmp_path)
     monkeypatch.setattr(grid, "RESULTS", tmp_path / "results")
     monkeypatch.setattr(grid, "RUNS", tmp_path / "runs")
     monkeypatch.setattr(grid, "RECIPES", {"paper": one_epoch})
@@ -124,7 +123,6 @@ def test_the_grid_trains_a_cell_of_a_task_and_keeps_its_record(
 @pytest.fixture
 def structure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     """experiments/structure.py, with folders of its own and one epoch."""
-    load_script("experiments/grid.py")
     module = load_script("experiments/structure.py")
     monkeypatch.setattr(module, "RESULTS", tmp_path / "results")
     monkeypatch.setattr(module, "EPOCHS", 1)

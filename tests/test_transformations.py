@@ -116,7 +116,7 @@ def test_a_model_is_looked_at_before_any_recording(
         raise AssertionError("recordings were read")
 
     monkeypatch.setattr(transformations, "read_task", not_yet)
-    assert transformations.main(["--model", "nobody"]) == 1
+    assert transformations.main(["--model", "nobody"]) == 2
     said = capsys.readouterr().err
     assert said.startswith("transformations: no model is called 'nobody'")
     assert said.count("\n") == 1
@@ -125,7 +125,7 @@ def test_a_model_is_looked_at_before_any_recording(
 def test_missing_recordings_are_one_line(
     transformations: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert transformations.main(["--data", str(tmp_path / "nowhere")]) == 1
+    assert transformations.main(["--data", str(tmp_path / "nowhere")]) == 2
     said = capsys.readouterr().err
     assert "there is no such folder" in said
     assert said.count("\n") == 1
