@@ -15,6 +15,7 @@ from circlematch.errors import UsageError
 
 __all__ = [
     "ABLATIONS",
+    "FASTEST",
     "FRONT_END",
     "OPTIMIZERS",
     "RECIPES",
@@ -125,6 +126,9 @@ def ablated(network: Network, ablation: str) -> Network:
     return replace(network, **ABLATIONS[ablation])
 
 
+FASTEST = 4  # the highest speed of a clip: CM_FASTEST of engine/front_end.c
+
+
 @dataclass(frozen=True)
 class Augmentation:
     """What happens to a training clip, Section 4.1."""
@@ -143,8 +147,8 @@ class Augmentation:
 
     def __post_init__(self) -> None:
         for name in ("speed", "noise_speed"):
-            if not 1 <= getattr(self, name) <= 4:
-                raise UsageError(f"{name} is {getattr(self, name)}; it must lie between 1 (no change) and 4")
+            if not 1 <= getattr(self, name) <= FASTEST:
+                raise UsageError(f"{name} is {getattr(self, name)}; it must lie between 1 (no change) and {FASTEST}")
 
     @property
     def coloured(self) -> bool:

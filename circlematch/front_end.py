@@ -10,12 +10,11 @@ import numpy as np
 import numpy.typing as npt
 
 from circlematch._engine import ffi, lib
-from circlematch.config import FRONT_END
+from circlematch.config import FASTEST, FRONT_END
 from circlematch.errors import AudioError
 
 __all__ = ["LANES", "AugmentPlan", "log_mel", "usable_cores"]
 
-FASTEST = 4  # CM_FASTEST
 LANES = 16  # clips that the engine computes side by side (CM_BATCH_LANES)
 
 Pictures = npt.NDArray[np.float32]  # (B, F, T)
