@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import torch
 from places import RESULTS, attempt, parser_of
 
 import circlematch
@@ -30,7 +31,11 @@ from circlematch.detection import BACKGROUND, Outlook
 from circlematch.engine import Stream
 from circlematch.errors import UsageError
 from circlematch.files import write_json
+from circlematch.front_end import log_mel
 from circlematch.machine import commit
+from circlematch.nn import CircleMatch
+from circlematch.nn.matching import PrototypeMatcher
+from circlematch.nn.ordered_path import path_marginals
 from circlematch.safetensors import digest
 
 RECORDS = RESULTS / "detection"
@@ -39,6 +44,8 @@ KEYWORDS, OTHERS = 700, 500  # clips in the recording
 LONGEST_PAUSE_S = 0.8
 NOISE_DBFS = -45.0
 WINDOWS, THRESHOLDS = (1, 2, 3, 4, 5), (0.5, 0.6, 0.7, 0.8, 0.9)
+
+WINDOWS_AT_ONCE = 512
 
 Samples = npt.NDArray[np.float32]
 
@@ -82,22 +89,33 @@ def held_out(noise: Samples) -> Samples:
 
 
 def outlook_of(model: circlematch.Model, recording: Samples) -> Outlook:
-    """Every window's probabilities, from the engine, and each keyword's start and end as a clip of its own has them."""
+    """Every window's probabilities, from the engine, and where PyTorch finds each word in it."""
     stream = Stream(model.engine, 1.0)
     probabilities: list[npt.NDArray[np.float32]] = []
     each = lambda: probabilities.append(stream.scores()[1])  # noqa: E731
     stream.push(recording, each=each)
     stream.finish(each=each)
-    spans = np.zeros((len(probabilities), len(model.labels), 2), np.float32)
-    step = detection.BLOCK_FRAMES * FRONT_END.hop_samples
-    whole = detection.padded(recording)
-    for window, shares in enumerate(probabilities):
-        label = int(shares.argmax())
-        if model.labels[label] not in BACKGROUND:
-            answer = model.engine.clip(whole[window * step : window * step + CLIP])
-            spans[window, :] = answer.start_ms / FRONT_END.hop_ms, answer.end_ms / FRONT_END.hop_ms - 1
     first = np.arange(len(probabilities)) * detection.BLOCK_FRAMES
-    return Outlook(np.stack(probabilities), first, CLIP // FRONT_END.hop_samples, spans, recording.size / RATE)
+    spans = spans_of(model, recording)
+    return Outlook(np.stack(probabilities), first, FRONT_END.clip_frames, spans, recording.size / RATE)
+
+
+@torch.inference_mode()
+def spans_of(model: circlematch.Model, recording: Samples) -> npt.NDArray[np.float32]:
+    """The expected frames of each word's first and last prototype in every window: (W, K, 2)."""
+    network = CircleMatch(config=model.card.network).eval()
+    network.load_tensors(dict(model.tensors))
+    frames = network.encode(torch.from_numpy(log_mel(detection.padded(recording)[None])))[0]
+    windows = frames.unfold(1, FRONT_END.clip_frames, detection.BLOCK_FRAMES).transpose(0, 1)  # (W, D, T)
+    matcher = network.head.matcher
+    assert isinstance(matcher, PrototypeMatcher)
+    places = torch.arange(FRONT_END.clip_frames, dtype=torch.float32)
+    spans = [
+        (path_marginals(matcher(some), model.card.network.path_temperature) @ places)[..., [0, -1]]
+        for some in torch.split(windows, WINDOWS_AT_ONCE)
+    ]
+    out: npt.NDArray[np.float32] = torch.cat(spans).numpy()
+    return out
 
 
 def judge(hits: Sequence[detection.Hit], words: Sequence[Word]) -> dict[str, int]:

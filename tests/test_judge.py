@@ -118,18 +118,23 @@ def test_a_likeness_of_one_window_is_a_hit_where_one_window_counts() -> None:
     assert [found.label for found in find_hits(outlook, LABELS, 0.4, windows=2)] == ["no"]
 
 
-def test_the_outlook_gives_the_hits_that_the_model_finds(detection: ModuleType, example: Samples) -> None:
-    model = circlematch.load("d16-gsc")
-    found = find_hits(detection.outlook_of(model, example), model.labels)
-    expected = model.spot(example, 16_000)
+@pytest.mark.parametrize("name", ["d4-gsc", "d16-gsc", "d8-gsc1"])
+@pytest.mark.parametrize("threshold", [0.3, 0.8])
+def test_the_outlook_gives_the_hits_that_the_model_finds(
+    detection: ModuleType, example: Samples, name: str, threshold: float
+) -> None:
+    model = circlematch.load(name)
+    found = find_hits(detection.outlook_of(model, example), model.labels, threshold)
+    expected = model.spot(example, 16_000, threshold)
     assert expected
     assert [(one.label, one.score) for one in found] == [(one.label, one.score) for one in expected]
-    for one, other in zip(found, expected, strict=True):  # the clip alone knows nothing of what was before it
-        assert (one.start, one.end) == pytest.approx((other.start, other.end), abs=0.03)
+    for one, other in zip(found, expected, strict=True):
+        assert (one.start, one.end) == pytest.approx((other.start, other.end), abs=0.0015)
 
 
-def test_the_record_holds_the_rules_in_use_and_all_others(detection: ModuleType, example: Samples) -> None:
-    model = circlematch.load("d16-gsc")
+@pytest.mark.parametrize("name", ["d4-gsc", "d16-gsc"])
+def test_the_record_holds_the_rules_in_use_and_all_others(detection: ModuleType, example: Samples, name: str) -> None:
+    model = circlematch.load(name)
     hits = model.spot(example, 16_000)
     words = [detection.Word(one.label, one.start, one.end) for one in hits]
     found = detection.measure(model, example, [*words, detection.Word("stop", 14.9, 15.0)])
