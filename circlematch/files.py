@@ -35,8 +35,8 @@ def write_atomically(path: Path, write: Callable[[BinaryIO], object]) -> None:
         os.replace(name, path)
     except BaseException as error:
         Path(name).unlink(missing_ok=True)
-        if isinstance(error, OSError) and error.filename is None:
-            error.filename = str(path)  # a full disk does not say which file it was
+        if isinstance(error, OSError) and error.filename in (None, name):
+            error.filename = str(path)  # a full disk does not say which file it was, and nobody knows the temporary one
         raise
 
 

@@ -33,7 +33,7 @@ from matplotlib.transforms import ScaledTranslation
 from measured import weights_of
 from PIL import Image
 from places import RESULTS, ROOT, parser_of
-from tables import PAPER, PAPER_ABLATIONS, found
+from tables import PAPER, PAPER_ABLATIONS, change, found
 
 from circlematch import load, read
 from circlematch.config import FRONT_END, Network
@@ -256,12 +256,8 @@ def draw_ablations() -> Figure | None:
     for task, title, colour in (("gsc1", "v0.01", "C0"), ("composite", "composite", "C1")):
         full = found([Cell(task, 16, seed) for seed in SEEDS])
         by_row = [found([Cell(task, 16, seed, row) for seed in SEEDS]) for row in rows]
-        if full and all(by_row):
-            middle, spread = of_records(full, "test")
-            changes = []
-            for records in by_row:
-                theirs, their_spread = of_records(records, "test")
-                changes.append((theirs - middle, (spread**2 + their_spread**2) ** 0.5))
+        changes = [now for records in by_row if (now := change(records, full, "test")) is not None]
+        if len(changes) == len(rows):
             bars.append((f"measured here, {title}{_so_far(by_row)}", changes, colour))
     if len(bars) == 1:
         return None
@@ -294,10 +290,10 @@ def draw_transformations() -> Figure | None:
     by_change = record["example"]["temporal_weights"]
     figure = Figure(figsize=(7, 7), layout="constrained")
     rows = figure.subplots(len(by_change), 1, sharex=True, sharey=True)
-    for axes, (change, curves) in zip(rows, by_change.items(), strict=True):
+    for axes, (title, curves) in zip(rows, by_change.items(), strict=True):
         for number, curve in enumerate(curves):
             axes.plot(curve, color=f"C{number}", label=f"{number + 1}")
-        axes.set_title(change, fontsize="medium", loc="left")
+        axes.set_title(title, fontsize="medium", loc="left")
         axes.set_ylabel("weight")
     rows[0].legend(title="prototype", ncols=len(curves), fontsize="small", title_fontsize="small")
     rows[-1].set_xlabel("frame of 10 ms")

@@ -20,7 +20,7 @@ from places import RESULTS, attempt, parser_of
 from torch import Tensor, nn
 from torch.nn import functional
 
-from circlematch.config import Network, Recipe, to_dict
+from circlematch.config import FRONT_END, Network, Recipe, to_dict
 from circlematch.data.augment import Augmenter
 from circlematch.data.cache import load_split
 from circlematch.data.epoch import EpochSampler
@@ -166,6 +166,7 @@ def measure(structure: str, width: int, seed: int, data: Path) -> dict[str, obje
     return {
         "structure": structure,
         "task": dataset.name,
+        "front_end": to_dict(FRONT_END),
         "network": to_dict(network),
         "recipe": to_dict(recipe),
         "seed": seed,
@@ -204,6 +205,8 @@ def main(words: Sequence[str] | None = None) -> int:
         help=f"which of {', '.join(STRUCTURES)} (default: all)",
     )
     options = parser.parse_args(words)
+    if options.seeds < 1:
+        parser.error(f"--seeds is {options.seeds}; give a number of at least 1")
     return attempt("structure", lambda: perform(options.structures, options.width, options.seeds, options.data))
 
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from places import RESULTS, attempt, parser_of
+from places import RESULTS, RUNS, attempt, parser_of
 
 import circlematch
 from circlematch.audio import read
@@ -64,8 +64,11 @@ def measure(model: circlematch.Model, recordings: list[npt.NDArray[np.float32]])
 
 
 def short(name: str) -> str:
-    """A released model's name, or that of the run that made a model file."""
-    return Path(name).parent.name if Path(name).is_file() else name
+    """A released model's name, or that of the run that made a model file: runs/gsc/release/d16-seed0 as one word."""
+    if not Path(name).is_file():
+        return name
+    folders = Path(name).resolve().parent.parts
+    return "-".join(folders[folders.index(RUNS.name) + 1 :]) if RUNS.name in folders else folders[-1]
 
 
 def record_path(name: str, first_fold: bool) -> Path | None:

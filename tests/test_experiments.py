@@ -107,6 +107,52 @@ def test_what_was_asked_for_stands_beside_what_is_reached(experiments: dict[str,
     assert rows["v0.02's archive: the same"][1] == "0.30: 0.00, reached"
 
 
+def test_what_small_networks_and_sounds_were_asked_for(
+    experiments: dict[str, ModuleType], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    grid, tables = experiments["grid"], experiments["tables"]
+    heard = {"recordings_with_a_hit": 0.019, "seconds_taken_for_a_keyword": 0.021}
+    monkeypatch.setattr(tables, "measured", lambda folder, name: heard if name == "d16-gsc" else None)
+    for seed, share in enumerate((0.88, 0.90)):
+        cell = grid.Cell("gsc", 4, seed, recipe="release")
+        keep(grid, cell, test=share, archive=share, archive_zero=share, archive_v2=0.9, archive_v2_zero=0.9)
+    rows = {line.split(" | ")[0].strip("| "): line.split(" | ")[1:] for line in tables.targets()}
+    assert rows["hoped for: SD over the seeds, release recipe, test"][0] == "1.00: 1.41, **not reached**"
+    assert rows["ESC-50, folds 2–5: fewer recordings of 5 s with a hit (threshold 0.8)"][2] == "2.0%: 1.9%, reached"
+    seconds = rows["ESC-50, folds 2–5: fewer seconds whose likeliest class is a keyword"]
+    assert seconds[1:3] == ["2.0%: not run", "2.0%: 2.1%, **not reached**"]
+
+
+def test_changes_stand_with_their_spread_and_their_signs_are_counted(experiments: dict[str, ModuleType]) -> None:
+    grid, tables = experiments["grid"], experiments["tables"]
+    assert tables.signs()[-1] == "| v0.02's archive, zeros | 0 of 5 | not run |"
+    for row in grid.ABLATIONS:
+        better = {"full": 0.0, "dense-bands": 0.01}.get(row, -0.01)
+        for seed in (0, 1):
+            share = 0.94 + better + 0.002 * seed
+            zeros = share if row != "no-path" else 0.95
+            keep(grid, grid.Cell("composite", 16, seed, row), test=share, archive_zero=zeros)
+    assert tables.signs()[-2:] == [
+        "| composite, test | 2 of 5 | all |",
+        "| v0.02's archive, zeros | 2 of 5 | all but no-path |",
+    ]
+    rows = {line.split(" | ")[0].strip("| "): line.split(" | ") for line in tables.table2("composite")}
+    assert rows["no-circular"][3] == "−1.00 ± 0.20"
+    assert rows["no-path"][5] == "+0.90 ± 0.14"
+    assert rows["full"][3] == ""
+
+
+def test_a_row_whose_records_differ_says_so_by_width(experiments: dict[str, ModuleType]) -> None:
+    grid, tables = experiments["grid"], experiments["tables"]
+    for width in (8, 16):
+        cell = grid.Cell("gsc1", width, 0, variant="reading/slope0.3")
+        keep(grid, cell, validation=0.9)
+        record = json.loads(cell.record.read_text()) | {"prototype": {"speed": f"a {width}th"}}
+        cell.record.write_text(json.dumps(record))
+    (line,) = tables.variants(grid.RESULTS / "gsc1" / "reading", 30)[2:]
+    assert line.endswith("| D8: leaky_slope 0.3; speed: a 8th; D16: leaky_slope 0.3; speed: a 16th |")
+
+
 def test_a_record_of_other_weights_is_refused(experiments: dict[str, ModuleType]) -> None:
     module = experiments["measured"]
     assert module.measured("world", "d4-gsc") is None

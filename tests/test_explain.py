@@ -105,3 +105,16 @@ def test_the_command_draws_and_prints_json(
     assert all(6 <= peak < 7 for peak in result["peaks_seconds"])
     assert sum(result["scores"].values()) == pytest.approx(1, abs=1e-5)
     assert out.exists()
+
+
+def test_a_picture_in_the_place_of_a_folder_is_one_line_that_names_it(
+    repository: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    taken = tmp_path / "taken.png"
+    taken.mkdir()
+    assert main(["explain", str(repository / "examples" / "commands.flac"), "--out", str(taken)]) == 1
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1
+    assert str(taken) in said
+    assert ".part" not in said
+    assert list(tmp_path.iterdir()) == [taken]

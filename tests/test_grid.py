@@ -10,11 +10,12 @@ from dataclasses import replace
 from io import StringIO
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 from scripts import load_script
 
-from circlematch.config import RECIPES, Augmentation, Network, Recipe, to_dict
+from circlematch.config import RECIPES, Augmentation, Network, Recipe, ablated, to_dict
 from circlematch.data.tasks import TASKS
 from circlematch.errors import CircleMatchError, UsageError
 from circlematch.files import is_locked, locked
@@ -227,3 +228,24 @@ def test_a_record_that_cannot_be_kept_is_told(tmp_path: Path) -> None:
 
     with pytest.raises(FailedRunError, match=r"^one: no room for one$"):
         perform_all([Quick("one", tmp_path / "one")], 1, StringIO(), finished=keep)
+
+
+def test_every_kept_record_has_the_settings_of_its_cell() -> None:
+    """After a change of a recipe old records would count as done, and be averaged with new ones."""
+    grid = load_script("experiments/grid.py")
+    compared = 0
+    for cell in {cell for cells in grid.TABLES.values() for cell in cells if cell.done}:
+        record = json.loads(cell.record.read_text())
+        network, recipe = cell.settings()
+        wanted = settings_of(to_dict(ablated(network, cell.ablation)), to_dict(recipe))
+        for key, value in settings_of(record["network"], record["recipe"]).items():
+            if key in wanted and not (key == "start_epochs" and recipe.starts == 1):  # some are of the past
+                compared += 1
+                assert value == wanted[key], f"{cell.name}: {key}"
+    assert compared > 1000
+
+
+def settings_of(network: dict[str, Any], recipe: dict[str, Any]) -> dict[str, Any]:
+    """All settings of a run in one place, but the number of classes, which its dataset decides."""
+    both = {**network, **recipe, **recipe["augmentation"]}
+    return {key: value for key, value in both.items() if key not in ("classes", "augmentation")}

@@ -263,6 +263,24 @@ def test_missing_data_is_one_line(
     assert "nowhere" in one_line(script, capsys, *models, "--data", str(tmp_path / "nowhere"))
 
 
+@pytest.mark.parametrize("script", ["world"], indirect=True)
+def test_a_model_file_is_called_by_its_run(script: ModuleType, tmp_path: Path) -> None:
+    for name in ("runs/gsc/release/d16-seed0", "elsewhere/mine"):
+        (tmp_path / name).mkdir(parents=True)
+        (tmp_path / name / "model.safetensors").touch()
+    assert script.short(str(tmp_path / "runs/gsc/release/d16-seed0/model.safetensors")) == "gsc-release-d16-seed0"
+    assert script.short(str(tmp_path / "elsewhere/mine/model.safetensors")) == "mine"
+    assert script.short("d16-gsc") == "d16-gsc"
+
+
+@pytest.mark.parametrize("script", ["structure"], indirect=True)
+def test_no_seeds_are_no_run(script: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        script.main(["--seeds", "0"])
+    assert stopped.value.code == 2
+    assert "--seeds is 0" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("script", ["structure"], indirect=True)
 def test_an_unknown_structure_lists_those_that_there_are(
     script: ModuleType, capsys: pytest.CaptureFixture[str]

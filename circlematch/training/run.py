@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from circlematch.audio import read
-from circlematch.config import Network, Recipe, to_dict
+from circlematch.config import FRONT_END, Network, Recipe, to_dict
 from circlematch.data.augment import Augmenter
 from circlematch.data.cache import ClipSet, load_split
 from circlematch.data.dataset import HELD_OUT_NOISE, SILENCE, Dataset
@@ -213,6 +213,7 @@ def _finish(
         "sizes": sizes,
         "clips_per_epoch": lessons.size,
         "broken_files": {split: len(clips.broken) for split, clips in loaded.items()},
+        "front_end": to_dict(FRONT_END),
         "network": to_dict(run.network),
         "recipe": to_dict(run.recipe),
         "seed": run.seed,
