@@ -46,7 +46,10 @@ def versions() -> dict[str, str]:
 
 @cache
 def commit() -> str | None:
-    """The commit of the source this package runs from, "-dirty" when altered; None for an installed wheel."""
+    """The commit of the source this package runs from, "-dirty" when altered; None for an installed wheel.
+
+    New records do not alter the source: of several commands in a row, all name the commit.
+    """
     here = Path(__file__).resolve().parents[1]
     if not (here / ".git").exists():
         return None
@@ -55,7 +58,7 @@ def commit() -> str | None:
         return subprocess.run(["git", *words], cwd=here, capture_output=True, text=True, check=True).stdout.strip()
 
     try:
-        dirty = git("status", "--porcelain", "--untracked-files=no")
+        dirty = git("status", "--porcelain", "--untracked-files=no", "--", ".", ":(exclude)results")
         return git("rev-parse", "HEAD") + ("-dirty" if dirty else "")
     except (OSError, subprocess.CalledProcessError):
         return None
