@@ -12,12 +12,12 @@ from collections.abc import Callable
 from typing import Any
 
 import mcu
-from measured import measured, weights_of
+from measured import checked, measured, weights_of
 from places import RESULTS, ROOT, parser_of
 
 from circlematch import names
 
-ONE_CORE = RESULTS / "gsc1" / "d16-100epochs-seed2-one-core.json"
+ONE_CORE = RESULTS / "gsc1" / "d16-100epochs-seed5-one-core.json"
 
 
 def record_of(name: str) -> dict[str, Any]:
@@ -68,7 +68,8 @@ def speed() -> str:
 def stream_records() -> dict[str, dict[str, Any]]:
     """What `circlematch bench stream` measured, of the released models that it was run with."""
     paths = {name: RESULTS / "bench" / f"stream-{name}.json" for name in names()}
-    return {name: json.loads(path.read_text()) for name, path in paths.items() if path.exists()}
+    command = "circlematch bench stream --json --model"
+    return {name: checked(path, f"{command} {name}") for name, path in paths.items() if path.exists()}
 
 
 def streaming() -> str:

@@ -14,6 +14,7 @@ from circlematch.cli import main
 from circlematch.config import Network, Recipe
 from circlematch.front_end import log_mel
 from circlematch.nn.plain_loop import PlainLoop, mel_filters, plain_log_mel
+from circlematch.safetensors import digest
 
 
 def test_the_plain_loop_sees_the_pictures_of_our_front_end() -> None:
@@ -70,6 +71,7 @@ def test_the_command_prints_every_way(capsys: pytest.CaptureFixture[str]) -> Non
     result = json.loads(capsys.readouterr().out)
     assert result["window_ratio"] == pytest.approx(result["window_us"] / result["engine_us"], rel=0.05)
     assert result["model"] == "d16-gsc"
+    assert result["weights_sha256"] == digest(dict(circlematch.load("d16-gsc").tensors))
     assert {
         "torch_us",
         "onnx_us",

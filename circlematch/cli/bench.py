@@ -10,6 +10,7 @@ from circlematch.config import Network
 from circlematch.errors import UsageError
 from circlematch.front_end import usable_cores
 from circlematch.machine import commit, processor, versions
+from circlematch.safetensors import digest
 
 NO_ONNX = "not installed: pip install torch onnx onnxscript onnxruntime"
 
@@ -42,11 +43,13 @@ def run_stream(options: argparse.Namespace) -> int:
     from circlematch.benchmark import measure_streaming
 
     _check_rounds(options)
-    result = measure_streaming(pretrained.load(options.model), options.rounds)
+    model = pretrained.load(options.model)
+    result = measure_streaming(model, options.rounds)
     if options.json:
         print_json(
             {
                 **result.summary(),
+                "weights_sha256": digest(dict(model.tensors)),
                 "rounds": options.rounds,
                 "processor": processor(),
                 "versions": versions(),
