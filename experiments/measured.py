@@ -25,9 +25,9 @@ def measured(folder: str, name: str) -> dict[str, Any] | None:
     return checked(path, f"experiments/{folder}.py {name}") if path.exists() else None
 
 
-def checked(path: Path, command: str) -> dict[str, Any]:
-    """A record of a released model that `command` writes, if the model still has the same weights."""
+def checked(path: Path, command: str, weights: str | None = None) -> dict[str, Any]:
+    """A record that `command` writes, if it is of these weights, or else of those that its released model has today."""
     record: dict[str, Any] = json.loads(path.read_text())
-    if record["weights_sha256"] != weights_of(record["model"]):
+    if record["weights_sha256"] != (weights or weights_of(record["model"])):
         raise SystemExit(f"{path} was measured with other weights: run {command}")
     return record

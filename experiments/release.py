@@ -20,7 +20,7 @@ from statistics import mean, stdev
 from typing import Any
 
 from grid import SEEDS, WIDTHS, Cell
-from measured import measured, weights_of
+from measured import checked, measured, weights_of
 from places import RESULTS, ROOT, parser_of
 from tables import SOUNDS
 
@@ -111,10 +111,7 @@ def sounds_of(cell: Cell, record: dict[str, Any]) -> float:
     command = f"experiments/world.py --first-fold runs/{cell.name}/model.safetensors"
     if not path.exists():
         raise SystemExit(f"{path} is missing: run {command}")
-    found = json.loads(path.read_text())
-    if found["weights_sha256"] != record["weights_sha256"]:
-        raise SystemExit(f"{path} was measured with other weights: run {command}")
-    return float(found["seconds_taken_for_a_keyword"])
+    return float(checked(path, command, record["weights_sha256"])["seconds_taken_for_a_keyword"])
 
 
 def place(runs: Path) -> None:

@@ -134,11 +134,11 @@ def table2(task: str) -> list[str]:
     head = " | ".join(f"{SPLITS[split]} | change" for split in ZERO_SILENCE)
     lines = [f"| | parameters | {head} | *the paper, v0.02* | *change* |", "|---" * 8 + "|"]
     full = _ablated(task, "full")
-    for row, (theirs, change) in PAPER_ABLATIONS.items():
+    for row, (theirs, their_change) in PAPER_ABLATIONS.items():
         records = _ablated(task, row)
         parameters = f"{records[0]['parameters']:,}" if records else ""
         ours = [f"{cell_text(records, s, len(SEEDS))} | {_change_text(records, full, s)}" for s in ZERO_SILENCE]
-        shown = f"*{theirs}* | *{change}*" if change else f"*{theirs}* |"
+        shown = f"*{theirs}* | *{their_change}*" if their_change else f"*{theirs}* |"
         lines.append(f"| {row} | {parameters} | {' | '.join(ours)} | {shown} |")
     return lines
 
