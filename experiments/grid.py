@@ -148,6 +148,7 @@ TRIALS: dict[str, dict[str, Any]] = {
     "quick-30-dropout0.1": QUICK | {"dropout": 0.1},
     "quick-30-shift200": QUICK | {"shift_ms": 200},
     "sounds-most-30": MORE | {"silence_share": 1.0, "unknown_share": 0.2},
+    "long-250": QUICK | {"epochs": 250, "silence_share": 0.5, "silence_bias": 0.5},
 }
 SEARCHED = {  # what was run: (width, seed) of each trial
     "lr1e-2": ((4, 0), (8, 0), (16, 0)),
@@ -171,6 +172,7 @@ SEARCHED = {  # what was run: (width, seed) of each trial
     "quick-30-lr3e-2": ((4, 0), (8, 0)),
     "quick-30-dropout0.1": ((32, 0),),
     "quick-30-shift200": ((32, 0),),
+    "long-250": ((32, 0),),
 }
 VARIANTS: dict[str, dict[str, Any]] = {
     **{f"reading/{name}": {"epochs": READING_EPOCHS} | changes for name, changes in READINGS.items()},
