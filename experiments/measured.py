@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,8 @@ from places import RESULTS
 
 import circlematch
 from circlematch.safetensors import digest
+
+ARCHIVE_SPLITS = ("archive-v2", "archive-v2-zero")  # v0.02's archive, real noise and zeros for silence
 
 
 @cache
@@ -31,3 +34,9 @@ def checked(path: Path, command: str, weights: str | None = None) -> dict[str, A
     if record["weights_sha256"] != (weights or weights_of(record["model"])):
         raise SystemExit(f"{path} was measured with other weights: run {command}")
     return record
+
+
+def accuracies(name: str, own: Mapping[str, float]) -> dict[str, float]:
+    """A released model's accuracies by split: those of its own run, and what was measured afterwards."""
+    later = measured("archive", name) or {}
+    return {**{split: later[split] for split in ARCHIVE_SPLITS if split in later}, **own}

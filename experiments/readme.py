@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 import mcu
-from measured import checked, measured, weights_of
+from measured import accuracies, checked, measured, weights_of
 from places import RESULTS, ROOT, parser_of
 
 from circlematch import names
@@ -38,7 +38,8 @@ def models() -> str:
     ]
     for name in names():
         record, world = record_of(name), measured("world", name) or {}
-        shares = [record["accuracy"].get(split) for split in ("test", "archive", "archive-v2", "validation-noise")]
+        accuracy = accuracies(name, record["accuracy"])
+        shares = [accuracy.get(split) for split in ("test", "archive", "archive-v2", "validation-noise")]
         texts = [f"{share:.2%}" if share is not None else "–" for share in shares]
         for measure in ("recordings_with_a_hit", "seconds_taken_for_a_keyword"):
             texts.append(f"{world[measure]:.1%}" if world else "–")

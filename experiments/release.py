@@ -20,7 +20,7 @@ from statistics import mean, stdev
 from typing import Any
 
 from grid import SEEDS, WIDTHS, Cell
-from measured import checked, measured, weights_of
+from measured import accuracies, checked, measured, weights_of
 from places import RESULTS, ROOT, parser_of
 from tables import SOUNDS
 
@@ -150,7 +150,7 @@ def card_text(name: str) -> str:
         "",
         f"| accuracy, % | this model (seed {card.seed}) | mean ± SD, {len(seeds)} of {len(SEEDS)} seeds |",
         "|---|---|---|",
-        *_accuracies(card, seeds),
+        *_accuracies(accuracies(name, card.accuracy), seeds),
         "",
         *_world(name),
         *_long_recording(name),
@@ -174,13 +174,15 @@ def card_text(name: str) -> str:
     return "\n".join(lines)
 
 
-def _accuracies(card: Card, seeds: list[dict[str, Any]]) -> list[str]:
+def _accuracies(accuracy: dict[str, float], seeds: list[dict[str, Any]]) -> list[str]:
     rows = []
     for split, words in MEASURED.items():
-        if split in card.accuracy:
-            shares = [100 * record["accuracy"][split] for record in seeds]
+        if split in accuracy:
+            shares = [100 * record["accuracy"][split] for record in seeds if split in record["accuracy"]]
             spread = f" ± {stdev(shares):.2f}" if len(shares) > 1 else ""
-            rows.append(f"| {words} | {100 * card.accuracy[split]:.2f} | {mean(shares):.2f}{spread} |")
+            rows.append(
+                f"| {words} | {100 * accuracy[split]:.2f} | {f'{mean(shares):.2f}{spread}' if shares else '–'} |"
+            )
     return rows
 
 

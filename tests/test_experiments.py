@@ -188,6 +188,17 @@ def test_a_record_of_other_weights_is_refused(experiments: dict[str, ModuleType]
         module.measured("world", "d4-gsc")
 
 
+def test_what_a_run_did_not_measure_is_read_from_the_archive_record(experiments: dict[str, ModuleType]) -> None:
+    module = experiments["measured"]
+    assert module.accuracies("d4-gsc1", {"test": 0.9}) == {"test": 0.9}
+    path = module.RESULTS / "archive" / "d4-gsc1.json"
+    path.parent.mkdir(parents=True)
+    record = {"model": "d4-gsc1", "weights_sha256": module.weights_of("d4-gsc1"), "archive-v2": 0.7}
+    path.write_text(json.dumps(record))
+    assert module.accuracies("d4-gsc1", {"test": 0.9}) == {"test": 0.9, "archive-v2": 0.7}
+    assert module.accuracies("d4-gsc1", {"archive-v2": 0.8}) == {"archive-v2": 0.8}
+
+
 class Parrot:
     """Hears "yes" in every clip that is not silent."""
 
