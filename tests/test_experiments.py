@@ -15,13 +15,14 @@ import torch
 
 import circlematch
 from circlematch.config import Network, Recipe, to_dict
+from circlematch.data.cache import ClipSet
 
 
 @pytest.fixture
 def experiments(repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, ModuleType]:
     """The modules, with an empty folder of results."""
     monkeypatch.syspath_prepend(str(repository / "experiments"))
-    names = ("grid", "measured", "tables", "figures", "release", "world", "structure")
+    names = ("grid", "measured", "tables", "figures", "release", "world", "structure", "errors")
     for name in names:
         monkeypatch.delitem(sys.modules, name, raising=False)
     modules = {name: importlib.import_module(name) for name in names}
@@ -197,6 +198,27 @@ def test_what_a_run_did_not_measure_is_read_from_the_archive_record(experiments:
     path.write_text(json.dumps(record))
     assert module.accuracies("d4-gsc1", {"test": 0.9}) == {"test": 0.9, "archive-v2": 0.7}
     assert module.accuracies("d4-gsc1", {"archive-v2": 0.8}) == {"archive-v2": 0.8}
+
+
+def test_errors_are_counted_by_how_loud_a_word_is(experiments: dict[str, ModuleType]) -> None:
+    errors = experiments["errors"]
+    clips = np.zeros((4, 16_000), np.int16)
+    clips[0, 3_200:6_400] = 3_277  # a tenth of full scale for 0.2 s: -20 dBFS
+    clips[1, :1_600] = 328  # for 0.1 s: -40 dBFS, and half of that in 0.2 s
+    clips[3] = 32_767
+    heard = errors.levels(clips)
+    np.testing.assert_allclose(heard, [-20, -43, -120, 0], atol=0.02)
+    rows = np.arange(4)
+    given = ClipSet("test", clips, rows, np.array([0, 0, 1, 2]), (None,) * 4, {})
+    found = errors.judge(given, np.array([0, 2, 2, 2]), np.array([0, 0, 0, 0]), silence=2)
+    assert (found["words"], found["errors"], found["called_silence"]) == (3, 2, 2)
+    assert found["of_them_right_by_the_other"] == 1
+    assert {name: pair for name, pair in found["by_level"].items() if pair[1]} == {
+        "below -60 dBFS": [1, 1],
+        "-45 to -40 dBFS": [1, 1],
+        "above -20 dBFS": [0, 1],
+    }
+    assert found["called_silence_by_level"]["-45 to -40 dBFS"] == 1
 
 
 class Parrot:

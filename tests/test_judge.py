@@ -254,7 +254,7 @@ def test_an_unknown_model_is_one_line_before_any_recording_is_read(
     assert "d16-gsc" in said
 
 
-@pytest.mark.parametrize("script", ["archive", "detection", "lean", "world", "structure"], indirect=True)
+@pytest.mark.parametrize("script", ["archive", "detection", "errors", "lean", "world", "structure"], indirect=True)
 def test_missing_data_is_one_line(
     script: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -1,0 +1,99 @@
+"""What a released model gets wrong: how loud the words are that it misses, and which it calls silence.
+
+python experiments/errors.py d32-gsc      one record each in results/errors/
+
+A word is as loud as its loudest 0.2 s. Speech Commands holds recordings in which nothing is heard; calling one of them
+silence is an error by its label. How many of those another model has right says what guessing a word is worth.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from places import RESULTS, attempt, parser_of
+
+import circlematch
+from circlematch.config import FRONT_END
+from circlematch.data.cache import ClipSet, load_split
+from circlematch.data.dataset import SILENCE
+from circlematch.data.tasks import read_task
+from circlematch.evaluation import predict_all
+from circlematch.files import write_json
+from circlematch.machine import commit
+from circlematch.safetensors import digest
+
+SPLITS = ("validation", "test")
+LEVELS_DBFS = (-60, -45, -40, -35, -30, -20)
+STEP, WINDOW = FRONT_END.sample_rate_hz // 100, 20  # samples; steps
+
+
+def levels(clips: npt.NDArray[np.int16]) -> npt.NDArray[np.float64]:
+    """The level of each clip's loudest 0.2 s in dBFS: (N, samples) -> (N,)."""
+    power = np.square(clips.reshape(len(clips), -1, STEP) / 32768).mean(axis=2)
+    heard = np.lib.stride_tricks.sliding_window_view(power, WINDOW, axis=1).mean(axis=2).max(axis=1)
+    return np.asarray(10 * np.log10(heard + 1e-12))
+
+
+def by_level(wrong: npt.NDArray[np.bool_], heard: npt.NDArray[np.float64]) -> dict[str, list[int]]:
+    """Errors and words of each range of levels."""
+    found = {}
+    for low, high in zip((None, *LEVELS_DBFS), (*LEVELS_DBFS, None), strict=True):
+        inside = (heard >= (low if low is not None else -np.inf)) & (heard < (high if high is not None else np.inf))
+        name = f"below {high}" if low is None else f"above {low}" if high is None else f"{low} to {high}"
+        found[f"{name} dBFS"] = [int(wrong[inside].sum()), int(inside.sum())]
+    return found
+
+
+def judge(clips: ClipSet, chosen: npt.NDArray[np.int64], other: npt.NDArray[np.int64], silence: int) -> dict[str, Any]:
+    """The errors of a split's words: `chosen` and `other` are the classes that two models give every clip."""
+    words = np.flatnonzero(clips.labels != silence)
+    truth, chosen, other = clips.labels[words], chosen[words], other[words]
+    heard = np.concatenate([levels(clips.clips(words[i : i + 512])) for i in range(0, len(words), 512)])
+    silent = chosen == silence
+    return {
+        "words": len(words),
+        "errors": int((chosen != truth).sum()),
+        "by_level": by_level(chosen != truth, heard),
+        "called_silence": int(silent.sum()),
+        "called_silence_by_level": {name: count for name, (count, _) in by_level(silent, heard).items()},
+        "of_them_right_by_the_other": int((other[silent] == truth[silent]).sum()),
+    }
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Judge every model that is named."""
+    parser = parser_of(__doc__)
+    models = [name for name in circlematch.names() if name.endswith("-gsc")]
+    parser.add_argument("models", nargs="+", metavar="MODEL", choices=models, help=f"one of {', '.join(models)}")
+    options = parser.parse_args(words)
+
+    def work() -> None:
+        dataset = read_task("gsc", options.data)
+        splits = [load_split(dataset, split) for split in SPLITS]
+        silence = dataset.labels.index(SILENCE)
+        for name in options.models:
+            model, other = circlematch.load(name), circlematch.load(f"{name}1")
+            found = {
+                clips.name: judge(clips, predict_all(model.scores, clips), predict_all(other.scores, clips), silence)
+                for clips in splits
+            }
+            record = {
+                "model": name,
+                "weights_sha256": digest(dict(model.tensors)),
+                "other": other.card.name,
+                **found,
+                "commit": commit(),
+            }
+            write_json(RESULTS / "errors" / f"{name}.json", record)
+            for split, result in found.items():
+                wrong, silent = result["errors"], result["called_silence"]
+                print(f"{name}, {split}: {wrong} of {result['words']:,} words wrong, {silent} of them called silence")
+
+    return attempt("errors", work)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
