@@ -82,6 +82,19 @@ NOT_RUN = "not run"
 # below the same with zeros, the share of sounds that may be heard as a word, what is hoped for by width, and how far
 # the seeds may spread at D4.
 MARGIN, NOISE_MARGIN, SOUNDS, HOPED, SPREAD = 1.0, 0.3, 0.02, (91.0, 94.5, 96.0, 97.0), 1.0
+# The networks of experiments/structure.py, in words.
+STRUCTURES = {
+    "chosen": "",
+    "kernels-swapped": "3×3 on the picture, then 3×5 depthwise",
+    "halved-later": "frequency halved by the depthwise convolution",
+    "lifting-7-taps": "P and U: 7 taps, no norm",
+    "lifting-3-taps": "P and U: 3 taps, a norm behind each map",
+    "readout-bias": "the second scalar a bias of the readout",
+    "lifting-linear": "P and U without activation",
+    "dropout-on-fused": "dropout on the fused features",
+    "dropout-on-output": "dropout on the encoder's output",
+    "long-prototypes": "prototypes of length √D at the start",
+}
 # Title, folder under results/, epochs: what was tried, on validation.
 VARIANTS = (
     (f"Readings around what was chosen: validation after {READING_EPOCHS} epochs", "gsc1/reading", READING_EPOCHS),
@@ -96,6 +109,7 @@ VARIANTS = (
     (f"Search for the release recipe: v0.01's validation after {SEARCH_EPOCHS} epochs", "gsc/search", SEARCH_EPOCHS),
     ("Search for the release recipe: v0.01's validation after 30 epochs", "gsc/search", 30),
     ("Search for the release recipe: v0.01's validation after 100 epochs", "gsc/search", 100),
+    ("Search for the release recipe: v0.01's validation after 250 epochs", "gsc/search", 250),
     ("Prototypes of SOAP, other speeds and soft labels: the same after 30 epochs", "gsc/search/prototypes", 30),
     ("Prototypes: the same after 100 epochs", "gsc/search/prototypes", 100),
 )
@@ -331,7 +345,8 @@ def _what(record: dict[str, Any]) -> str:
     changes = [f"{name} {value}" for name, value in here.items() if name in compared and value != usual[name]]
     prototype = record.get("prototype", {})
     said = [f"{name}: {text}" for name, text in prototype.items()] if isinstance(prototype, dict) else [prototype]
-    return "; ".join(filter(None, (", ".join(changes), *said)))
+    structure = STRUCTURES[record["structure"]] if "structure" in record else ""
+    return "; ".join(filter(None, (structure, ", ".join(changes), *said)))
 
 
 def page() -> str:

@@ -176,6 +176,10 @@ def test_a_row_whose_records_differ_says_so_by_width(experiments: dict[str, Modu
     assert line.endswith("| D8: leaky_slope 0.3; speed: a 8th; D16: leaky_slope 0.3; speed: a 16th |")
 
 
+def test_every_structure_is_described(experiments: dict[str, ModuleType]) -> None:
+    assert experiments["tables"].STRUCTURES.keys() == experiments["structure"].STRUCTURES.keys()
+
+
 def test_a_record_of_other_weights_is_refused(experiments: dict[str, ModuleType]) -> None:
     module = experiments["measured"]
     assert module.measured("world", "d4-gsc") is None
