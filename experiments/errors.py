@@ -3,7 +3,7 @@
 python experiments/errors.py d32-gsc      one record each in results/errors/
 
 A word is as loud as its loudest 0.2 s. Speech Commands holds recordings in which nothing is heard; calling one of them
-silence is an error by its label. How many of those another model has right says what guessing a word is worth.
+silence is an error by its label. Beside it stands what the model of the paper's recipe says to the same words.
 """
 
 from __future__ import annotations
@@ -47,19 +47,28 @@ def by_level(wrong: npt.NDArray[np.bool_], heard: npt.NDArray[np.float64]) -> di
     return found
 
 
+def counts(which: npt.NDArray[np.bool_], heard: npt.NDArray[np.float64]) -> dict[str, int]:
+    """How many there are of each range of levels."""
+    return {name: count for name, (count, _) in by_level(which, heard).items()}
+
+
 def judge(clips: ClipSet, chosen: npt.NDArray[np.int64], other: npt.NDArray[np.int64], silence: int) -> dict[str, Any]:
     """The errors of a split's words: `chosen` and `other` are the classes that two models give every clip."""
     words = np.flatnonzero(clips.labels != silence)
     truth, chosen, other = clips.labels[words], chosen[words], other[words]
     heard = np.concatenate([levels(clips.clips(words[i : i + 512])) for i in range(0, len(words), 512)])
     silent = chosen == silence
+    called = {
+        "called_silence": silent,
+        "of_them_called_silence_by_the_other": silent & (other == silence),
+        "of_them_right_by_the_other": silent & (other == truth),
+    }
     return {
         "words": len(words),
         "errors": int((chosen != truth).sum()),
         "by_level": by_level(chosen != truth, heard),
-        "called_silence": int(silent.sum()),
-        "called_silence_by_level": {name: count for name, (count, _) in by_level(silent, heard).items()},
-        "of_them_right_by_the_other": int((other[silent] == truth[silent]).sum()),
+        **{name: int(which.sum()) for name, which in called.items()},
+        **{f"{name}_by_level": counts(which, heard) for name, which in called.items()},
     }
 
 

@@ -1,6 +1,6 @@
 """What leaning to silence costs and brings: a model with more or less on the bias of silence than it was released with.
 
-python experiments/lean.py MODEL…       a released model's name; one record each in results/lean/
+python experiments/lean.py MODEL…       a released model's name or a model file; one record each in results/lean/
 
 For each lean and each threshold: validation accuracy, the first fold of ESC-50, which is set apart for choosing, and
 the long recording of experiments/detection.py, which is made of validation clips. `silence_bias` of the release recipe
@@ -25,7 +25,6 @@ from circlematch.data.cache import ClipSet, load_split
 from circlematch.data.dataset import SILENCE
 from circlematch.data.tasks import read_task
 from circlematch.detection import BACKGROUND
-from circlematch.errors import UnknownModelError
 from circlematch.files import write_json
 from circlematch.machine import commit
 from circlematch.safetensors import digest
@@ -67,15 +66,9 @@ def measure(
     }
 
 
-def released(name: str) -> circlematch.Model:
-    """A released model; a model file has no name for its record."""
-    if name not in circlematch.names():
-        raise UnknownModelError(f"no released model is called {name!r}; there are {', '.join(circlematch.names())}")
-    return circlematch.load(name)
-
-
 def report(name: str, model: circlematch.Model, leans: dict[str, dict[str, Any]]) -> None:
     """Keep a model's record, and print what was found."""
+    name = world.short(name)
     record = {"model": name, "weights_sha256": digest(dict(model.tensors)), "leans": leans, "commit": commit()}
     write_json(RECORDS / f"{name}.json", record)
     for lean, figures in leans.items():
@@ -88,11 +81,11 @@ def report(name: str, model: circlematch.Model, leans: dict[str, dict[str, Any]]
 def main(words: Sequence[str] | None = None) -> int:
     """Measure every model that is named."""
     parser = parser_of(__doc__)
-    parser.add_argument("models", nargs="+", metavar="MODEL", help="a released model's name")
+    parser.add_argument("models", nargs="+", metavar="MODEL", help="a released model's name or a model file")
     options = parser.parse_args(words)
 
     def work() -> None:
-        models = {name: released(name) for name in options.models}  # a wrong name is told before the long work
+        models = {name: circlematch.load(name) for name in options.models}  # a wrong name is told before the long work
         sounds = [read(path) for path in world.recordings_in(options.data, first_fold=True)]
         recording, said = detection.make_recording(options.data)
         validation = load_split(read_task("gsc1", options.data), "validation")

@@ -67,8 +67,9 @@ def short(name: str) -> str:
     """A released model's name, or that of the run that made a model file: runs/gsc/release/d16-seed0 as one word."""
     if not Path(name).is_file():
         return name
-    folders = Path(name).resolve().parent.parts
-    return "-".join(folders[folders.index(RUNS.name) + 1 :]) if RUNS.name in folders else folders[-1]
+    outwards = Path(name).resolve().parent.parts[::-1]
+    inner = outwards[: outwards.index(RUNS.name)] if RUNS.name in outwards else outwards[:1]
+    return "-".join(reversed(inner))
 
 
 def record_path(name: str, first_fold: bool) -> Path | None:

@@ -270,6 +270,10 @@ def test_a_model_file_is_called_by_its_run(script: ModuleType, tmp_path: Path) -
         (tmp_path / name / "model.safetensors").touch()
     assert script.short(str(tmp_path / "runs/gsc/release/d16-seed0/model.safetensors")) == "gsc-release-d16-seed0"
     assert script.short(str(tmp_path / "elsewhere/mine/model.safetensors")) == "mine"
+    deep = tmp_path / "runs" / "here" / "runs" / "d8-seed1"
+    deep.mkdir(parents=True)
+    (deep / "model.safetensors").touch()
+    assert script.short(str(deep / "model.safetensors")) == "d8-seed1"
     assert script.short("d16-gsc") == "d16-gsc"
 
 

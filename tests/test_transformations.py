@@ -94,6 +94,13 @@ def test_order_counts_by_time_and_only_where_all_peaks_stay(transformations: Mod
     found = transformations.compare(before, after, lambda t: t + 20)
     assert found["clips"] == 3
     assert found["order_kept"] == pytest.approx(2 / 3)
+    assert found["pairs_kept"] == pytest.approx(8 / 9)
+
+
+def test_peaks_at_the_same_time_have_no_order(transformations: ModuleType) -> None:
+    found = transformations.compare(np.array([[10, 10, 20]]), np.array([[12, 11, 20]]), lambda t: t)
+    assert found["order_kept"] == 1
+    assert found["pairs_kept"] == 1
 
 
 def test_temporal_weights_are_a_softmax_over_time(transformations: ModuleType) -> None:
