@@ -292,9 +292,9 @@ def transformations() -> list[str]:
     record = checked(RESULTS / "gsc1" / "transformations.json", "experiments/transformations.py")
     lines = [
         f"`{record['model']}` on v0.01's {record['split']}: peaks of the responses of a word's own prototypes, where",
-        "they still lie inside the clip. Order counts in clips with all five: the earlier of two peaks stays no later than",
-        "the other; two at the same time have no order. The picture is of the “yes” of validation that the model is",
-        "surest of.",
+        "they still lie inside the clip. Order counts in clips with all five: the earlier of two peaks stays no later",
+        "than the other; two at the same time have no order. The picture is of the “yes” of validation that the model",
+        "is surest of.",
         "",
         "| change | clips | peaks | median error | within two frames | order kept | pairs in order |",
         "|---" * 7 + "|",
