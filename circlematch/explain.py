@@ -137,6 +137,7 @@ def _draw_picture(axes: Any, what: Explanation) -> None:
     axes.set_ylabel("mel band")
     axes.set_title("log-mel", fontsize="medium")
     if what.prediction.start is not None and what.prediction.end is not None:
+        axes.set_title("log-mel; dashed: where the word starts and ends", fontsize="medium")
         for edge in (what.prediction.start, what.prediction.end):
             axes.axvline(edge, color="white", linestyle="--", linewidth=1)
 
@@ -146,13 +147,31 @@ def _draw_responses(axes: Any, what: Explanation) -> None:
     for number, (curve, peak) in enumerate(zip(what.responses, what.peaks, strict=True)):
         axes.plot(times, curve, color=f"C{number}")
         axes.plot(peak, curve.max(), "o", color=f"C{number}", markersize=4)
-        above = {"xytext": (0, 5), "textcoords": "offset points", "ha": "center"}
-        axes.annotate(f"{number + 1}", (peak, curve.max()), color=f"C{number}", weight="bold", **above)
+    axes.margins(y=0.2)  # room for the numbers
+    lowest, highest = axes.get_ylim()
+    level = highest - 0.07 * (highest - lowest)
+    for number, place in enumerate(beside(what.peaks)):
+        colour, top = f"C{number}", what.responses[number].max()
+        axes.plot((what.peaks[number], place), (top, level), ":", color=colour, linewidth=0.8)
+        axes.text(place, level, f"{number + 1}", color=colour, weight="bold", ha="center", va="bottom")
+    axes.set_ylim(lowest, highest)
     axes.set_xlim(times[0], times[-1] + FRONT_END.hop_ms / 1000)
-    axes.margins(y=0.12)  # room for the numbers
     axes.set_xlabel("seconds")
     axes.set_ylabel("response")
     axes.set_title("responses of the five prototypes, Eq. (2); numbers: where each is strongest", fontsize="medium")
+
+
+def beside(peaks: list[float], apart: float = 0.025) -> list[float]:
+    """Places for the numbers of the peaks, in their order and at least so many seconds apart, each near its peak."""
+    order = np.argsort(peaks, kind="stable")
+    places = np.array(peaks)[order]
+    for _ in range(100):  # push neighbours that are too close away from each other, half each
+        for i in range(1, len(peaks)):
+            push = max(0.0, apart - (places[i] - places[i - 1])) / 2
+            places[i - 1 : i + 1] += (-push, push)
+    found = np.empty_like(places)
+    found[order] = places
+    return [float(place) for place in found]
 
 
 def _draw_circle(axes: Any, what: Explanation) -> None:
@@ -168,6 +187,7 @@ def _draw_circle(axes: Any, what: Explanation) -> None:
     axes.set_yticks((0.5, 1.0), ("", ""))
     quarters = what.from_seconds + np.arange(4) * FRONT_END.clip_ms / 4000
     axes.set_xticks(np.arange(4) * pi / 2, [f"{second:.2f} s" for second in quarters])
+    axes.tick_params(axis="x", pad=8)
     axes.set_title(
         "time as a circle; arrows: moments, Eq. (5)\nbold q = 1, dotted q = 2 (its angle runs twice)", fontsize="medium"
     )

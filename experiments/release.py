@@ -48,6 +48,7 @@ class Family:
     recipe: str
     words: str  # what it is for
     limits: tuple[str, ...]
+    data: str = ""  # what must be known of its data, as a line of the card
 
     @property
     def noisy(self) -> bool:
@@ -79,9 +80,17 @@ COMMON_LIMITS = (
     "It judges one second at a time. The longer it listens, the more often it is wrong; choose the threshold on "
     "recordings of your own.",
 )
+COMPOSITE = ", from the composite set (`experiments/composite.py`: 22 words of v0.02, the others of v0.01)"
 DEAF_TO_NOISE = "Silence was digital zero in training: it takes much real noise for a word. Use the release models."
 FAMILIES = (
-    Family("gsc", "release", "for use: it has heard noise, and words that are not meant for it", COMMON_LIMITS),
+    Family(
+        "gsc",
+        "release",
+        "for use: it has heard noise, and words that are not meant for it",
+        COMMON_LIMITS,
+        "The noise in Google's archives is cut from the recordings of noise whose first four fifths were trained on; "
+        "ESC-50 is noise that it never heard.",
+    ),
     Family(
         "gsc1",
         "paper",
@@ -158,7 +167,7 @@ def card_text(name: str) -> str:
         f"- Recipe `{family.recipe}`, {card.epochs} epochs, peak learning rate {card.recipe.peak_learning_rate:g}, seed"
         f" {card.seed}: the best of {len(seeds)} on {family.rule}. Commit `{card.commit}`.",
         f"- `circlematch train --task {card.task} --width {card.network.width} --recipe {family.recipe}"
-        f" --seed {card.seed}` makes it again.",
+        f" --seed {card.seed}` makes it again{COMPOSITE if family.noisy else ''}.",
         *([f"- {note}"] if note else []),
         f"- SHA-256 of the weights: `{weights_of(name)}`.",
         "",
@@ -166,6 +175,7 @@ def card_text(name: str) -> str:
         f"- {card.source}; {card.licence}. The weights are {card.licence} too: name the source.",
         f"- Split: {card.split_rule}; no speaker is in two splits.",
         *(f"- {note[0].upper()}{note[1:]}." for note in card.notes),
+        *([f"- {family.data}"] if family.data else []),
         "",
         "## Limits",
         *(f"- {limit}" for limit in family.limits),

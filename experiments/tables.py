@@ -34,7 +34,7 @@ SPLITS = {
 }
 TASKS = {
     "gsc1": "Speech Commands v0.01",
-    "composite": "composite (v0.02 where at hand, v0.01 words elsewhere; the archive is v0.02's)",
+    "composite": "composite (22 words of v0.02, the others of v0.01; the archive is v0.02's)",
     "gsc2": "Speech Commands v0.02",
     "en31": "MSWC Micro EN31",
     "es20": "MSWC Micro ES20",
@@ -359,7 +359,7 @@ def _what(record: dict[str, Any]) -> str:
     prototype = record.get("prototype", {})
     said = [f"{name}: {text}" for name, text in prototype.items()] if isinstance(prototype, dict) else [prototype]
     structure = STRUCTURES[record["structure"]] if "structure" in record else ""
-    return "; ".join(filter(None, (structure, ", ".join(changes), *said)))
+    return "; ".join(filter(None, (structure, ", ".join(changes), *said, record.get("note"))))
 
 
 def page() -> str:

@@ -152,7 +152,7 @@ def test_data_make_and_show(tmp_path: Path, capsys: Capture) -> None:
 @pytest.mark.parametrize(
     "command",
     [
-        *([], ["models"], ["spot"], ["train"], ["evaluate"], ["export"], ["data"], ["data", "get"]),
+        *([], ["models"], ["spot"], ["train"], ["evaluate"], ["explain"], ["export"], ["data"], ["data", "get"]),
         *(["bench", "train"], ["bench", "stream"]),
     ],
 )
@@ -163,6 +163,8 @@ def test_every_command_has_help_and_every_leaf_an_example(command: list[str], ca
     text = capsys.readouterr().out
     if command not in ([], ["data"]):
         assert "example:\n  circlematch" in text
+    assert "default: None" not in text
+    assert "default: False" not in text
 
 
 def test_help_shows_defaults(capsys: Capture) -> None:
@@ -171,6 +173,7 @@ def test_help_shows_defaults(capsys: Capture) -> None:
     text = " ".join(capsys.readouterr().out.split())
     assert "--width WIDTH D: 4, 8, 16, 32 or any even number from 4 (default: 16)" in text
     assert "--epochs EPOCHS times that every clip is heard (default: the recipe's)" in text
+    assert "--seed SEED of weights, order, shifts, noise and dropout (default: 0)" in text
 
 
 # Bad input of every kind in the design: one line, the right exit code, no traceback.

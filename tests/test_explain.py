@@ -12,7 +12,7 @@ import circlematch
 from circlematch import audio
 from circlematch.cli import main
 from circlematch.errors import AudioError, UsageError
-from circlematch.explain import draw, explain, picture_of
+from circlematch.explain import beside, draw, explain, picture_of
 from circlematch.model import Model
 
 
@@ -60,16 +60,28 @@ def test_the_picture_shows_these_numbers(model: Model, recording: np.ndarray) ->
     mel, responses, circle, scores = picture_of(what).axes
     assert [line.get_xdata()[0] for line in mel.get_lines()] == [what.prediction.start, what.prediction.end]
     np.testing.assert_array_equal(mel.get_images()[0].get_array(), what.picture)
-    curves, peaks = responses.get_lines()[::2], responses.get_lines()[1::2]
+    curves, peaks = responses.get_lines()[:10:2], responses.get_lines()[1:10:2]
     for number, (curve, peak) in enumerate(zip(curves, peaks, strict=True)):
         np.testing.assert_array_equal(curve.get_ydata(), what.responses[number])
         assert (peak.get_xdata()[0], peak.get_ydata()[0]) == (what.peaks[number], what.responses[number].max())
     assert [text.get_text() for text in responses.texts] == ["1", "2", "3", "4", "5"]
+    for number, (leader, text) in enumerate(zip(responses.get_lines()[10:], responses.texts, strict=True)):
+        assert leader.get_xdata()[0] == what.peaks[number]
+        assert (leader.get_xdata()[1], leader.get_ydata()[1]) == text.get_position()
     tips = [arrow.xy for arrow in circle.texts]  # prototype by prototype, first and second harmonic
     moments = what.moments.ravel()
     np.testing.assert_allclose(tips, np.stack([np.angle(moments), np.abs(moments)], axis=1), atol=1e-6)
     bars = dict(zip((label.get_text() for label in scores.get_yticklabels()), scores.patches, strict=True))
     assert bars[what.prediction.label].get_width() == what.prediction.score
+
+
+def test_numbers_of_peaks_keep_their_order_and_do_not_collide() -> None:
+    assert beside([0.1, 0.9, 0.5]) == [0.1, 0.9, 0.5]
+    for peaks in ([0.5] * 5, [0.52, 0.5, 0.51, 0.5, 0.9]):
+        places = np.array(beside(peaks))
+        order = np.argsort(peaks, kind="stable")
+        assert np.diff(places[order]).min() > 0.024
+        assert np.abs(places - peaks).max() < 0.06
 
 
 def test_another_class_can_be_looked_through(model: Model, recording: np.ndarray) -> None:

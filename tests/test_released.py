@@ -70,6 +70,21 @@ def test_readme_tables_cards_and_figures_are_drawn_from_the_records(repository: 
     assert checked.returncode == 0, checked.stderr
 
 
+@pytest.mark.parametrize("folder", ["archive", "detection", "errors", "lean", "world"])
+def test_what_was_measured_of_a_model_was_measured_of_these_weights(repository: Path, folder: str) -> None:
+    paths = sorted((repository / "results" / folder).glob("*.json"))
+    assert paths
+    for path in paths:
+        record = json.loads(path.read_text())
+        assert record["model"] == path.stem
+        if path.stem in circlematch.names():
+            weights = digest(dict(circlematch.load(path.stem).tensors))
+        else:  # a run, as gsc-release-d4-seed3
+            task, recipe, run = path.stem.split("-", 2)
+            weights = json.loads((repository / "results" / task / recipe / f"{run}.json").read_text())["weights_sha256"]
+        assert record["weights_sha256"] == weights, path.name
+
+
 def test_silence_is_heard_as_silence(name: str) -> None:
     assert circlematch.load(name).predict(np.zeros(16000, np.int16), 16000).label == "silence"
 

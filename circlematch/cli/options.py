@@ -22,7 +22,11 @@ Commands = Any  # argparse's class for subparsers is private
 
 
 class _Help(argparse.ArgumentDefaultsHelpFormatter, argparse.RawDescriptionHelpFormatter):
-    """Shows defaults, and leaves the example as it is typed."""
+    """Shows defaults that are values, and leaves the example as it is typed."""
+
+    def _get_help_string(self, action: argparse.Action) -> str | None:
+        told = action.default is not None and action.default is not False
+        return super()._get_help_string(action) if told else action.help
 
 
 def add_command(
