@@ -213,17 +213,17 @@ def release(width: int) -> tuple[Network, Recipe]:
     """Models for use, of the paper's networks: noise for silence, SOAP, small batches, other speeds, no dropout.
 
     docs/release.md says why, and what was compared. The smaller the network, the more it matters where
-    it begins, the faster it may learn, and the more noise it must hear.
+    it begins, the faster it may learn, and the more noise it must hear; the larger, the longer it learns.
     """
-    small = width < 16
+    small, large = width < 16, width >= 32
     recipe = Recipe(
-        epochs=100,
+        epochs=250 if large else 100,
         batch_size=128,
         optimizer="soap",
         peak_learning_rate=3e-2 if small else 1e-2,
         unknown_share=0.15,
         silence_share=0.8 if small else 0.5,
-        silence_bias=-0.5 if width < 8 else 0.0 if small else 0.5,
+        silence_bias=-0.5 if width < 8 else 0.0 if small else 1.0 if large else 0.5,
         starts=8 if width < 8 else 4 if small else 1,
         start_epochs=2,
         augmentation=Augmentation(

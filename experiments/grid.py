@@ -150,6 +150,7 @@ TRIALS: dict[str, dict[str, Any]] = {
     "quick-30-unknown0.4": QUICK | {"unknown_share": 0.4},
     "today-30": QUICK,  # the same as quick-30, with noise as it is made now
     "sounds-most-30": MORE | {"silence_share": 1.0, "unknown_share": 0.2},
+    "long-100": QUICK | {"epochs": 100, "silence_share": 0.5, "silence_bias": 0.5, "start_epochs": 2},
     "long-250": QUICK | {"epochs": 250, "silence_share": 0.5, "silence_bias": 0.5},
 }
 SEARCHED = {  # what was run: (width, seed) of each trial
@@ -176,6 +177,7 @@ SEARCHED = {  # what was run: (width, seed) of each trial
     "quick-30-shift200": ((32, 0),),
     "quick-30-unknown0.4": ((32, 0),),
     "today-30": ((32, 0),),
+    "long-100": ((32, 0),),
     "long-250": ((32, 0),),
 }
 VARIANTS: dict[str, dict[str, Any]] = {
