@@ -2,15 +2,22 @@
 #ifndef CM_COMPILER_H
 #define CM_COMPILER_H
 
-#include <stdint.h>  /* glibc says here that it is glibc */
-
-/* Where the compiler can build a function for several x86-64 levels and choose when the program starts, let it.
- * Products and sums are never contracted (-ffp-contract=off), so every level gives the same bits. */
-#if defined(__x86_64__) && defined(__GLIBC__) && defined(__GNUC__) && !defined(__clang__) && __GNUC__ >= 12 \
-    && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-#define CM_DISPATCH __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
+/* The levels of x86-64 that parts of the engine are built for, and whether this processor has them. Tests define
+ * CM_BASE_ONLY where the time to compile matters. */
+#if defined(__x86_64__) && (defined(__clang__) || (defined(__GNUC__) && __GNUC__ >= 12)) && !defined(CM_BASE_ONLY)
+#define CM_LEVELS 1
+#define CM_HAS(feature) __builtin_cpu_supports(feature)
+#define CM_SUPPORTS_V3 (__builtin_cpu_init(), CM_HAS("avx2") && CM_HAS("fma") && CM_HAS("bmi") && CM_HAS("bmi2"))
+#define CM_SUPPORTS_V4 \
+    (CM_SUPPORTS_V3 && CM_HAS("avx512f") && CM_HAS("avx512bw") && CM_HAS("avx512cd") && CM_HAS("avx512dq") && CM_HAS("avx512vl"))
+#define CM_PRAGMA(words) _Pragma(#words)
+#if defined(__clang__)
+#define CM_BEGIN_LEVEL(arch) CM_PRAGMA(clang attribute push(__attribute__((target(arch))), apply_to = function))
+#define CM_END_LEVEL CM_PRAGMA(clang attribute pop)
 #else
-#define CM_DISPATCH
+#define CM_BEGIN_LEVEL(arch) CM_PRAGMA(GCC push_options) CM_PRAGMA(GCC target(arch))
+#define CM_END_LEVEL CM_PRAGMA(GCC pop_options)
+#endif
 #endif
 
 #if defined(__GNUC__)

@@ -1,4 +1,5 @@
-/* The front end for whole clips: one source (front_end_lanes.h), compiled for sixteen clips side by side and for one. */
+/* The front end for whole clips: one source (front_end_lanes.h), compiled for one clip and for as many side by side as a
+ * register holds numbers. Products and sums are never contracted (-ffp-contract=off), so all give the same bits. */
 #include "front_end.h"
 
 #include <string.h>
@@ -98,11 +99,48 @@ CM_INLINE void gather(const cm_clip *clip, int64_t first, int count, float *rest
 #define CM_LANES 1
 #include "front_end_lanes.h"
 #undef CM_LANES
-#if defined(__GNUC__)  /* vector types; elsewhere clips are computed one by one, with the same bits */
-#define CM_LANES CM_BATCH_LANES
+#if defined(__GNUC__)  /* vector types; elsewhere clips are computed one by one */
+#define CM_LANES 4
 #include "front_end_lanes.h"
 #undef CM_LANES
 #endif
+#ifdef CM_LEVELS
+CM_BEGIN_LEVEL("arch=x86-64-v3")
+#define CM_LANES 8
+#include "front_end_lanes.h"
+#undef CM_LANES
+CM_END_LEVEL
+CM_BEGIN_LEVEL("arch=x86-64-v4")
+#define CM_LANES 16
+#include "front_end_lanes.h"
+#undef CM_LANES
+CM_END_LEVEL
+#endif
+
+/* The same for `width` clips at once. */
+typedef struct {
+    int width;
+    void (*log_mel)(const cm_clip *clips, int64_t samples, cm_front_end_work *work, float *out, int64_t lane_step,
+                    int64_t band_step, int64_t frame_step);
+} cm_walk;
+
+/* The widest that this processor has, of those for at most `count` clips. */
+static cm_walk widest(int64_t count)
+{
+#ifdef CM_LEVELS
+    if (count >= 16 && CM_SUPPORTS_V4)
+        return (cm_walk){ 16, log_mel_clips_x16 };
+    if (count >= 8 && CM_SUPPORTS_V3)
+        return (cm_walk){ 8, log_mel_clips_x8 };
+#endif
+#if defined(__GNUC__)
+    if (count >= 4)
+        return (cm_walk){ 4, log_mel_clips_x4 };
+#else
+    (void)count;
+#endif
+    return (cm_walk){ 1, log_mel_clips_x1 };
+}
 
 static cm_clip clip_at(const int16_t *i16, const float *f32, int64_t index, int64_t samples, const cm_augment *augment,
                        const float *noise)
@@ -121,23 +159,18 @@ static cm_clip clip_at(const int16_t *i16, const float *f32, int64_t index, int6
     return clip;
 }
 
-/* Full groups of lanes first, then what is left one by one: both give the same bits. */
+/* As many at once as there are left. */
 static void log_mel(const int16_t *i16, const float *f32, int64_t count, int64_t samples, const cm_augment *augment,
                     const float *noise, cm_front_end_work *work, float *out)
 {
     const int64_t frames = samples / CM_HOP, picture = CM_MEL_BANDS * frames;
-    int64_t index = 0;
-#if defined(__GNUC__)
-    for (; index + CM_BATCH_LANES <= count; index += CM_BATCH_LANES) {
+    for (int64_t index = 0; index < count;) {
+        const cm_walk walk = widest(count - index);
         cm_clip clips[CM_BATCH_LANES];
-        for (int l = 0; l < CM_BATCH_LANES; l++)
+        for (int l = 0; l < walk.width; l++)
             clips[l] = clip_at(i16, f32, index + l, samples, augment, noise);
-        log_mel_clips_x16(clips, samples, work, out + index * picture, picture, frames, 1);
-    }
-#endif
-    for (; index < count; index++) {
-        const cm_clip clip = clip_at(i16, f32, index, samples, augment, noise);
-        log_mel_clips_x1(&clip, samples, work, out + index * picture, picture, frames, 1);
+        walk.log_mel(clips, samples, work, out + index * picture, picture, frames, 1);
+        index += walk.width;
     }
 }
 
@@ -153,13 +186,12 @@ void cm_log_mel_f32(const float *clips, int64_t count, int64_t samples, const cm
     log_mel(NULL, clips, count, samples, augment, noise, work, out);
 }
 
-#if defined(__GNUC__)
 void cm_log_mel_lanes(const int16_t *clips, const int64_t *rows, int64_t count, int64_t samples,
-                      const cm_augment *augment, const float *noise, cm_front_end_work *work, float *out,
+                      const cm_augment *augment, const float *noise, cm_front_end_work *work, float *out, int lanes,
                       int64_t band_step, int64_t frame_step)
 {
     cm_clip lane[CM_BATCH_LANES];
-    for (int64_t l = 0; l < CM_BATCH_LANES; l++) {
+    for (int64_t l = 0; l < lanes; l++) {
         lane[l] = NO_CLIP;
         if (l >= count)
             continue;
@@ -169,6 +201,9 @@ void cm_log_mel_lanes(const int16_t *clips, const int64_t *rows, int64_t count, 
         else
             lane[l].i16 = clips + rows[l] * samples;
     }
-    log_mel_clips_x16(lane, samples, work, out, 1, band_step, frame_step);
+    for (int first = 0; first < lanes;) {
+        const cm_walk walk = widest(lanes - first);
+        walk.log_mel(lane + first, samples, work, out + first, 1, band_step, frame_step);
+        first += walk.width;
+    }
 }
-#endif

@@ -10,7 +10,7 @@
 
 #include "cm_tables.h"
 
-#define CM_BATCH_LANES 16  /* clips that training and batch scoring put side by side */
+#define CM_BATCH_LANES 16  /* most clips that are put side by side */
 #define CM_TILE_FRAMES 4   /* frames whose samples are gathered at once */
 
 /* What happens to one training clip of n samples: sample i becomes clip[i - shift] + noise_gain * noise[noise_offset + i],
@@ -41,11 +41,11 @@ void cm_log_mel_i16(const int16_t *clips, int64_t count, int64_t samples, const 
 void cm_log_mel_f32(const float *clips, int64_t count, int64_t samples, const cm_augment *augment,
                     const float *noise, cm_front_end_work *work, float *out);
 
-/* The same for up to CM_BATCH_LANES clips side by side, as training wants them: band b of frame t of clip l goes to
+/* The same for `lanes` clips side by side, at most CM_BATCH_LANES, as training wants them: band b of frame t of clip l goes to
  * out[b * band_step + t * frame_step + l]. Clip l is row rows[l] of `clips`; a negative row, and lanes from `count` on,
  * hold silence. */
 void cm_log_mel_lanes(const int16_t *clips, const int64_t *rows, int64_t count, int64_t samples,
-                      const cm_augment *augment, const float *noise, cm_front_end_work *work, float *out,
+                      const cm_augment *augment, const float *noise, cm_front_end_work *work, float *out, int lanes,
                       int64_t band_step, int64_t frame_step);
 
 #endif

@@ -152,8 +152,19 @@ CM_INLINE void LANED(log_mel_frame)(const CM_SAMPLE *samples, vec *re, vec *im, 
 
 #ifdef CM_WHOLE_CLIPS
 
+#if CM_LANES == 16
+#define CM_LOWER_HALVES 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23
+#define CM_UPPER_HALVES 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31
+#elif CM_LANES == 8
+#define CM_LOWER_HALVES 0, 8, 1, 9, 2, 10, 3, 11
+#define CM_UPPER_HALVES 4, 12, 5, 13, 6, 14, 7, 15
+#elif CM_LANES == 4
+#define CM_LOWER_HALVES 0, 4, 1, 5
+#define CM_UPPER_HALVES 2, 6, 3, 7
+#endif
+
 /* CM_LANES rows of samples, `step` apart, become CM_LANES vecs. Interleaving the first half of the rows with the
- * second moves every number's row by one bit; after four rounds rows and columns have changed places. */
+ * second moves every number's row by one bit; after a round for each bit rows and columns have changed places. */
 CM_INLINE void LANED(transpose)(const float *rows, int step, vec *restrict out)
 {
 #if CM_LANES == 1
@@ -163,11 +174,10 @@ CM_INLINE void LANED(transpose)(const float *rows, int step, vec *restrict out)
     vec now[CM_LANES], next[CM_LANES];
     for (int l = 0; l < CM_LANES; l++)
         now[l] = *(const vec *)(rows + l * step);
-    for (int round = 0; round < 4; round++) {
+    for (int bit = 1; bit < CM_LANES; bit *= 2) {
         for (int l = 0; l < CM_LANES / 2; l++) {
-            next[2 * l] = __builtin_shufflevector(now[l], now[l + 8], 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
-            next[2 * l + 1] =
-                __builtin_shufflevector(now[l], now[l + 8], 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31);
+            next[2 * l] = __builtin_shufflevector(now[l], now[l + CM_LANES / 2], CM_LOWER_HALVES);
+            next[2 * l + 1] = __builtin_shufflevector(now[l], now[l + CM_LANES / 2], CM_UPPER_HALVES);
         }
         memcpy(now, next, sizeof now);
     }
@@ -177,8 +187,8 @@ CM_INLINE void LANED(transpose)(const float *rows, int step, vec *restrict out)
 
 /* CM_LANES clips, a tile of frames at a time. The tile starts with the CM_WINDOW - CM_HOP samples of the past.
  * Value b of frame t of lane l goes to out[l * lane_step + b * band_step + t * frame_step]. */
-CM_DISPATCH static void LANED(log_mel_clips)(const cm_clip *clips, int64_t samples, cm_front_end_work *work, float *out,
-                                             int64_t lane_step, int64_t band_step, int64_t frame_step)
+static void LANED(log_mel_clips)(const cm_clip *clips, int64_t samples, cm_front_end_work *work, float *out,
+                                 int64_t lane_step, int64_t band_step, int64_t frame_step)
 {
     const int past = CM_WINDOW - CM_HOP, tile = CM_TILE_FRAMES * CM_HOP;
     const int64_t frames = samples / CM_HOP;
@@ -202,6 +212,8 @@ CM_DISPATCH static void LANED(log_mel_clips)(const cm_clip *clips, int64_t sampl
 
 #endif
 
+#undef CM_LOWER_HALVES
+#undef CM_UPPER_HALVES
 #undef CM_SAMPLE
 #undef CM_FROM_SAMPLE
 #undef vec

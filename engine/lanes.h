@@ -1,7 +1,8 @@
-/* Sixteen examples side by side: the vector type that training is written in. Needs GCC 12 or Clang.
+/* Some examples side by side: the vector type that training is written in. Needs GCC 12 or Clang.
  *
- * A `lanes` holds one number of each of sixteen examples. Arithmetic on it reads like scalar code; the compiler turns
- * it into whatever vectors the target has. Nothing is shuffled between lanes until a sum over the batch is taken.
+ * A `lanes` holds one number of each of LANES examples. Arithmetic on it reads like scalar code. LANES is what one
+ * register of the target holds, four, eight or sixteen: GCC keeps longer vectors in memory, not in several registers, and
+ * the step would take four times as long. Nothing is shuffled between lanes until a sum over the batch is taken.
  * Compiled with CM_REAL=double, the same source is its own oracle in double precision.
  */
 #ifndef CM_LANES_H
@@ -19,7 +20,9 @@
 #define CM_SINGLE 1
 #endif
 
-#define LANES 16
+#ifndef LANES
+#define LANES 4
+#endif
 #define LANED static inline __attribute__((always_inline, unused))
 
 typedef CM_REAL real;
@@ -34,8 +37,15 @@ typedef int64_t real_bits;
 typedef real lanes __attribute__((vector_size(LANES * sizeof(real)), may_alias));
 typedef real_bits lane_bits __attribute__((vector_size(LANES * sizeof(real)), may_alias));
 typedef float float_lanes __attribute__((vector_size(LANES * sizeof(float)), may_alias));  /* what the front end gives */
-typedef double wide __attribute__((vector_size(LANES * sizeof(double)), may_alias));  /* for sums that need more */
 typedef uint32_t lane_words __attribute__((vector_size(LANES * sizeof(uint32_t)), may_alias));
+
+/* For sums that need more: doubles take twice the room, so they come in two halves. */
+#define HALF (LANES / 2)
+typedef double half_wide __attribute__((vector_size(HALF * sizeof(double)), may_alias));
+typedef real half_lanes __attribute__((vector_size(HALF * sizeof(real)), may_alias));
+typedef struct {
+    half_wide part[2];
+} wide;
 
 LANED lanes lanes_of(real value)
 {
@@ -53,25 +63,41 @@ LANED lanes lanes_select(lane_bits mask, lanes a, lanes b)
     return (lanes)((mask & (lane_bits)a) | (~mask & (lane_bits)b));
 }
 
+#if LANES == 16
+#define FIRST_HALF 0, 1, 2, 3, 4, 5, 6, 7
+#define SECOND_HALF 8, 9, 10, 11, 12, 13, 14, 15
+#elif LANES == 8
+#define FIRST_HALF 0, 1, 2, 3
+#define SECOND_HALF 4, 5, 6, 7
+#elif LANES == 4
+#define FIRST_HALF 0, 1
+#define SECOND_HALF 2, 3
+#else
+#error "LANES is 4, 8 or 16"
+#endif
+
 LANED wide lanes_widen(lanes x)
 {
-    return __builtin_convertvector(x, wide);
+    return (wide){ { __builtin_convertvector(__builtin_shufflevector(x, x, FIRST_HALF), half_wide),
+                     __builtin_convertvector(__builtin_shufflevector(x, x, SECOND_HALF), half_wide) } };
 }
 
-LANED lanes wide_narrow(wide x)
+LANED void wide_add(wide *sum, lanes x)
 {
-    return __builtin_convertvector(x, lanes);
+    const wide more = lanes_widen(x);
+    sum->part[0] += more.part[0];
+    sum->part[1] += more.part[1];
 }
 
 /* Sum over the lanes, halving them in a fixed order, of the examples that `present` (ones and zeros) says are there. */
 LANED double wide_sum(wide x, const real *present)
 {
-    typedef double eight __attribute__((vector_size(8 * sizeof(double))));
-    typedef double four __attribute__((vector_size(4 * sizeof(double))));
-    x *= lanes_widen(*(const lanes *)present);
-    const eight e = __builtin_shufflevector(x, x, 0, 1, 2, 3, 4, 5, 6, 7) + __builtin_shufflevector(x, x, 8, 9, 10, 11, 12, 13, 14, 15);
-    const four f = __builtin_shufflevector(e, e, 0, 1, 2, 3) + __builtin_shufflevector(e, e, 4, 5, 6, 7);
-    return (f[0] + f[2]) + (f[1] + f[3]);
+    const wide there = lanes_widen(*(const lanes *)present);
+    half_wide sum = x.part[0] * there.part[0] + x.part[1] * there.part[1];
+    for (int count = HALF / 2; count > 0; count /= 2)
+        for (int i = 0; i < count; i++)
+            sum[i] += sum[i + count];
+    return sum[0];
 }
 
 LANED double lanes_sum(lanes x, const real *present)
@@ -150,11 +176,12 @@ LANED lanes lanes_sqrt(lanes x)
     return out;
 }
 
-LANED lanes lanes_log(wide x)
+/* log(x / by) */
+LANED lanes lanes_log(wide x, double by)
 {
     lanes out;
     for (int l = 0; l < LANES; l++)
-        out[l] = (real)log(x[l]);
+        out[l] = (real)log(x.part[l / HALF][l % HALF] / by);
     return out;
 }
 

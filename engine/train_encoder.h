@@ -1,4 +1,4 @@
-/* The encoder over one chunk of sixteen examples, forward and backward (Section 3.2). Included by train_step.h.
+/* The encoder over one chunk of examples, forward and backward (Section 3.2). Included by train_step.h.
  *
  * Shapes are in numbers of `lanes`.
  */
@@ -108,7 +108,7 @@ LANED int tiled(int c, int r, int t)
 LANED void depthwise_plane(const lanes *restrict plane, const real *restrict w, int c, lanes *restrict out,
                            const real *present, double *sum, double *squares)
 {
-    wide total = { 0 }, total_squares = { 0 };
+    wide total = { { { 0 } } }, total_squares = { { { 0 } } };
     for (int r = 0; r < R; r++) {
         const lanes *x = plane + r * PLANE_FRAMES;
         lanes row_sum = { 0 }, row_squares = { 0 };
@@ -127,8 +127,8 @@ LANED void depthwise_plane(const lanes *restrict plane, const real *restrict w, 
                 row_squares += y[j] * y[j];
             }
         }
-        total += lanes_widen(row_sum);
-        total_squares += lanes_widen(row_squares);
+        wide_add(&total, row_sum);
+        wide_add(&total_squares, row_squares);
     }
     *sum = wide_sum(total, present);
     *squares = wide_sum(total_squares, present);
@@ -154,12 +154,12 @@ LANED void depthwise_activation(const lanes *restrict raw, const norm *n, real s
 static void activation_moments(const lanes *raw, const norm *n, real slope, const real *present, double *sums,
                                double *products)
 {
-    wide total[C] = { { 0 } }, total_products[C * C] = { { 0 } };
+    wide total[C] = { { { { 0 } } } }, total_products[C * C] = { { { { 0 } } } };
     lanes tile[C * TILE];
     for (int at = 0; at < R * TILES; at++) {
         depthwise_activation(raw + at * C * TILE, n, slope, tile);
         for (int a = 0; a < C; a++)
-            total[a] += lanes_widen(lanes_total(tile + a * TILE, TILE));
+            wide_add(&total[a], lanes_total(tile + a * TILE, TILE));
         for (int a = 0; a < C; a += 4)
             for (int b = a; b < C; b += 4) {
                 foresee(raw + at * C * TILE, (a + b) / 4, 3);
@@ -172,7 +172,7 @@ static void activation_moments(const lanes *raw, const norm *n, real slope, cons
                             product[i * 4 + k] += tile[(a + i) * TILE + j] * tile[(b + k) * TILE + j];
                 for (int i = 0; i < 4; i++)
                     for (int k = 0; k < 4; k++)
-                        total_products[(a + i) * C + b + k] += lanes_widen(product[i * 4 + k]);
+                        wide_add(&total_products[(a + i) * C + b + k], product[i * 4 + k]);
             }
     }
     for (int a = 0; a < C; a++) {
@@ -339,7 +339,7 @@ static void pointwise_and_bands_backward(const lanes *raw, const norm *before, c
 static void activation_backward(const lanes *raw, const norm *n, real slope, const real *offset, const real *lean,
                                 const real *present, lanes *restrict spread, double *weight_sums, double *bias_sums)
 {
-    wide totals[C] = { { 0 } }, products[C] = { { 0 } };
+    wide totals[C] = { { { { 0 } } } }, products[C] = { { { { 0 } } } };
     lanes tile[C * TILE];
     for (int at = 0; at < R * TILES; at++) {
         const lanes *x = raw + at * C * TILE;
@@ -357,8 +357,8 @@ static void activation_backward(const lanes *raw, const norm *n, real slope, con
                 total += g[j];
                 product += g[j] * (x[j] - n->mean[c]);
             }
-            totals[c] += lanes_widen(total);
-            products[c] += lanes_widen(product);
+            wide_add(&totals[c], total);
+            wide_add(&products[c], product);
         }
     }
     for (int c = 0; c < C; c++) {
@@ -429,8 +429,10 @@ static void row_moments(const lanes *x, int rows, const real *present, double *s
                 const lanes away = x[i * T + t + j] - pivot;
                 around[j] += away * away;
             }
-        const wide square = lanes_widen((around[0] + around[1]) + (around[2] + around[3]))
-                            + lanes_widen(pivot) * lanes_widen(pivot) * (double)T;
+        const wide middle = lanes_widen(pivot);
+        wide square = lanes_widen((around[0] + around[1]) + (around[2] + around[3]));
+        for (int h = 0; h < 2; h++)
+            square.part[h] += middle.part[h] * middle.part[h] * (double)T;
         sums[i] = lanes_sum(sum, present);
         squares[i] = wide_sum(square, present);
     }

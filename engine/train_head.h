@@ -64,16 +64,17 @@ LANED void responses(const lanes *restrict frames, const real *restrict prototyp
     }
 }
 
-/* Ordered paths, Eq. (8): the log of their mean, times tau / M, and where they run (M, T). `x` holds exp(e).
+/* Ordered paths of half of the examples: their sum, and where they run (M, T). `x` holds exp(e), of all of them.
  * With tau = 1/4, exp(e / tau) is x^4. Sums in double hold up to alpha = 34 without scaling. */
-static lanes ordered_path(const lanes *restrict x, wide *restrict ahead, lanes *restrict marginals)
+LANED half_wide paths_of_half(const lanes *restrict x, int half, half_wide *restrict ahead, lanes *restrict marginals)
 {
-    wide sum[M];
+    half_wide sum[M];
     for (int s = 0; s < M; s++)
-        sum[s] = (wide){ 0 };
+        sum[s] = (half_wide){ 0 };
     for (int t = 0; t < T; t++)
         for (int s = M - 1; s >= 0; s--) {
-            const wide once = lanes_widen(x[s * T + t]), twice = once * once;
+            const half_wide once = __builtin_convertvector(((const half_lanes *)(x + s * T + t))[half], half_wide);
+            const half_wide twice = once * once;
             if (s > 0) {
                 ahead[s * T + t] = sum[s - 1];  /* all paths of the prototypes before, before this frame */
                 sum[s] += twice * twice * sum[s - 1];
@@ -81,28 +82,39 @@ static lanes ordered_path(const lanes *restrict x, wide *restrict ahead, lanes *
                 sum[0] += twice * twice;
             }
         }
-    const wide total = sum[M - 1], inverse = 1 / total;
-    wide behind[M];
+    const half_wide total = sum[M - 1], inverse = 1 / total;
+    half_wide behind[M];
     for (int s = 0; s < M; s++)
-        behind[s] = (wide){ 0 };
+        behind[s] = (half_wide){ 0 };
     for (int t = T - 1; t >= 0; t--)
         for (int s = 0; s < M; s++) {
-            const wide once = lanes_widen(x[s * T + t]), twice = once * once, here = twice * twice;
-            wide before = (wide){ 0 } + 1, after = before;
+            const half_wide once = __builtin_convertvector(((const half_lanes *)(x + s * T + t))[half], half_wide);
+            const half_wide twice = once * once, here = twice * twice;
+            half_wide before = (half_wide){ 0 } + 1, after = before;
             if (s > 0)
                 before = ahead[s * T + t];
             if (s < M - 1)
                 after = behind[s + 1];
-            marginals[s * T + t] = wide_narrow(before * here * after * inverse);
+            ((half_lanes *)(marginals + s * T + t))[half] =
+                __builtin_convertvector(before * here * after * inverse, half_lanes);
             behind[s] += here * after;
         }
+    return total;
+}
+
+/* Ordered paths, Eq. (8): the log of their mean, times tau / M, and where they run (M, T). `ahead` is scratch (M, T). */
+static lanes ordered_path(const lanes *restrict x, half_wide *restrict ahead, lanes *restrict marginals)
+{
     const double paths = 75287520.0;  /* 100 choose 5 */
-    return lanes_log(total / paths) * (real)(0.25 / M);
+    wide total;
+    for (int half = 0; half < 2; half++)
+        total.part[half] = paths_of_half(x, half, ahead, marginals);
+    return lanes_log(total, paths) * (real)(0.25 / M);
 }
 
 /* Score of one class and its derivative by the responses. `e` is (M, T); the descriptor f goes to `f` (DESCRIPTOR). */
 static lanes class_score(const head_weights *w, real bias, const lanes *restrict e, lanes *restrict x,
-                         wide *restrict ahead, lanes *restrict derivative, lanes *restrict f)
+                         half_wide *restrict ahead, lanes *restrict derivative, lanes *restrict f)
 {
     const real *c1 = w->basis, *s1 = c1 + T, *c2 = s1 + T, *s2 = c2 + T;
     lanes inverse[M], moment[M][4], pull[M][4];
@@ -122,7 +134,7 @@ static lanes class_score(const head_weights *w, real bias, const lanes *restrict
         moment[s][1] = m1 * inverse[s];
         moment[s][2] = m2 * inverse[s];
         moment[s][3] = m3 * inverse[s];
-        f[s] = lanes_log(lanes_widen(sum) / (double)T);
+        f[s] = lanes_log(lanes_widen(sum), T);
         for (int q = 0; q < Q; q++) {
             const lanes real_part = moment[s][2 * q], imaginary = moment[s][2 * q + 1];
             const lanes length = lanes_sqrt(real_part * real_part + imaginary * imaginary + w->epsilon);
@@ -166,7 +178,7 @@ static lanes cross_entropy(lanes *scores, int classes, const int32_t *labels, re
         top = lanes_select(scores[k] > top, scores[k], top);
     for (int k = 0; k < classes; k++)
         sum += lanes_exp(scores[k] - top);
-    const lanes log_sum = lanes_log(lanes_widen(sum)) + top;
+    const lanes log_sum = lanes_log(lanes_widen(sum), 1) + top;
     for (int k = 0; k < classes; k++) {
         lanes target = lanes_of(smoothing / (real)classes);
         for (int l = 0; l < LANES; l++)

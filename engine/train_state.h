@@ -63,7 +63,7 @@ typedef struct {
     int prototypes, log_scale, beta, log_gain, bias, linear;
 } places;
 
-/* Sixteen examples on their way. Shapes in lanes; D width, T frames. */
+/* LANES examples on their way. Shapes in lanes; D width, T frames. */
 typedef struct {
     real present[LANES] __attribute__((aligned(sizeof(lanes))));  /* ones, zeros behind the last example */
     int32_t labels[LANES];
@@ -93,7 +93,7 @@ typedef struct {
     lanes *sums;             /* pointwise_and_bands_backward */
     lanes *pointwise_tiles;  /* (D, TILE) */
     lanes *frames, *inverse, *responses, *exponentials, *derivative, *descriptors, *scores, *raw_scores, *along;
-    wide *ahead;
+    half_wide *ahead;
     double *gathered, *total, *pointwise_sums, *conv_sums, *prototype_inverse;
     real *conv, *pointwise;  /* with their norms folded in */
     real *prototypes, *beta, *shown, *basis, *spread_offset, *spread_lean;

@@ -4,6 +4,8 @@
 
 #include "train_state.h"
 
+#include "train_memory.h"
+
 #include "train_encoder.h"
 #include "train_head.h"
 
@@ -150,10 +152,10 @@ static void chunk_begin(worker_state *worker, const cm_train_batch *batch, int f
         const cm_augment *augment = batch->augment ? batch->augment + first : NULL;
 #ifdef CM_SINGLE
         cm_log_mel_lanes(batch->clips, batch->rows + first, batch->examples - first, CM_HOP * T, augment, batch->noise,
-                         worker->front_end, (float *)to, PICTURE_FRAMES * LANES, LANES);
+                         worker->front_end, (float *)to, LANES, PICTURE_FRAMES * LANES, LANES);
 #else
         cm_log_mel_lanes(batch->clips, batch->rows + first, batch->examples - first, CM_HOP * T, augment, batch->noise,
-                         worker->front_end, (float *)worker->mel, T * LANES, LANES);
+                         worker->front_end, (float *)worker->mel, LANES, T * LANES, LANES);
         for (int f = 0; f < F; f++)
             for (int t = 0; t < T; t++)
                 to[f * PICTURE_FRAMES + t] = __builtin_convertvector(worker->mel[f * T + t], lanes);
@@ -189,13 +191,16 @@ static void forward_bands(cm_train *train, worker_state *worker, const real *par
     row_moments(chunk->bands, FEATURES, chunk->present, chunk->partial + n->moments, chunk->partial + n->moments + FEATURES);
 }
 
-/* Sixteen numbers of 0 or 1 / (1 - dropout) for place `index` of a chunk. The seed is hashed before the lane is added,
- * or neighbouring seeds would repeat each other's masks one lane over. */
-LANED lanes dropout_lanes(uint32_t seed, uint32_t chunk, uint32_t index, real dropout)
+/* 0 or 1 / (1 - dropout) for place `index` of the examples from `first` on. They are numbered by sixteens, however many
+ * lanes there are, so every processor drops the same. The seed is hashed before the number is added, or neighbouring seeds
+ * would repeat each other's masks one example over. */
+LANED lanes dropout_lanes(uint32_t seed, uint32_t first, uint32_t index, real dropout)
 {
-    const lane_words lane = { 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15 };
-    const uint32_t base = hash_word(hash_word(hash_word(seed) + chunk) + index);
-    const lane_words drawn = lanes_hash(base + lane * 0x9e3779b9u);
+    lane_words number;
+    for (uint32_t l = 0; l < LANES; l++)
+        number[l] = first % 16 + l;
+    const uint32_t base = hash_word(hash_word(hash_word(seed) + first / 16) + index);
+    const lane_words drawn = lanes_hash(base + number * 0x9e3779b9u);
     const lane_words limit = (lane_words){ 0 } + (uint32_t)(dropout * 4294967296.0);
     const lane_bits kept = __builtin_convertvector(drawn >= limit, lane_bits);
     return lanes_select(kept, lanes_of(1 / (1 - dropout)), lanes_of(0));
@@ -204,10 +209,10 @@ LANED lanes dropout_lanes(uint32_t seed, uint32_t chunk, uint32_t index, real dr
 /* Dropout of the bands' features, and of their gradient. */
 static void drop(const cm_train *train, const cm_train_batch *batch, const chunk_state *chunk, lanes *x)
 {
-    const uint32_t number = (uint32_t)(chunk - train->chunks);
+    const uint32_t first = (uint32_t)(chunk - train->chunks) * LANES;
     if (train->config.dropout > 0)
         for (int i = 0; i < FEATURES * T; i++)
-            x[i] *= dropout_lanes(batch->seed, number, (uint32_t)i, (real)train->config.dropout);
+            x[i] *= dropout_lanes(batch->seed, first, (uint32_t)i, (real)train->config.dropout);
 }
 
 /* The bands' features after LeakyReLU, and after dropout if they are to be learned from. */
@@ -729,7 +734,7 @@ static void dropout(const cm_train_config *config, uint32_t seed, int examples, 
     const int count = FEATURES * T;
     for (int first = 0; first < examples; first += LANES)
         for (int i = 0; i < count; i++) {
-            const lanes drawn = dropout_lanes(seed, (uint32_t)(first / LANES), (uint32_t)i, (real)config->dropout);
+            const lanes drawn = dropout_lanes(seed, (uint32_t)first, (uint32_t)i, (real)config->dropout);
             for (int l = 0; l < LANES && first + l < examples; l++)
                 mask[(first + l) * count + i] = config->dropout > 0 ? drawn[l] : 1;
         }

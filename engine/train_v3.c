@@ -15,6 +15,7 @@
 #pragma GCC optimize("fp-contract=fast")
 #endif
 
+#define LANES 8
 #define LEVEL(name) name##_v3
 #include "train_step.h"
 #include "train_level.h"

@@ -15,6 +15,7 @@
 #pragma GCC optimize("fp-contract=fast")
 #endif
 
+#define LANES 16
 #define LEVEL(name) name##_v4
 #include "train_step.h"
 #include "train_level.h"

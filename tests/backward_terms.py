@@ -30,12 +30,13 @@ TERMS: dict[str, dict[str, list[str]]] = {
             "g[d * T + t] = «at_silu» * sigmoid * («1» + «y * (1 - sigmoid)»)",
             "g[d * T + t] = at_silu * «sigmoid» * (1 + y * («1» - «sigmoid»))",
         ],
-        "ordered_path": [
+        "paths_of_half": [
             "ahead[s * T + t] = «sum[s - 1]»",
-            "const wide total = sum[M - 1], inverse = «1 / total»",
-            "const wide once = lanes_widen(x[s * T + t]), twice = once * once, here = «twice * twice»",
+            "const half_wide total = sum[M - 1], inverse = «1 / total»",
+            "const half_wide twice = once * once, here = «twice * twice»",
             "after = «behind[s + 1]»",
-            "marginals[s * T + t] = wide_narrow(«before * here * after * inverse»)",
+            "((half_lanes *)(marginals + s * T + t))[half] = __builtin_convertvector(«before * here * after * inverse»,"
+            " half_lanes)",
             "behind[s] += «here * after»",
         ],
         "class_score": [
@@ -90,8 +91,8 @@ TERMS: dict[str, dict[str, list[str]]] = {
             "g[j] = «value * leaky_slope(tile[j], slope)»",
             "total += «g[j]»",
             "product += «g[j]» * («x[j]» - «n->mean[c]»)",
-            "totals[c] += «lanes_widen(total)»",
-            "products[c] += «lanes_widen(product)»",
+            "wide_add(&totals[c], «total»)",
+            "wide_add(&products[c], «product»)",
             "bias_sums[c] = «wide_sum(totals[c], present)»",
             "weight_sums[c] = «wide_sum(products[c], present) * (double)n->inverse_sd[c]»",
         ],
@@ -182,7 +183,7 @@ TERMS: dict[str, dict[str, list[str]]] = {
             "chunk->gradient[d * T + t] = «sum * (real)(1.0 / T)»",
         ],
         "drop": [
-            "x[i] *= «dropout_lanes(batch->seed, number, (uint32_t)i, (real)train->config.dropout)»",
+            "x[i] *= «dropout_lanes(batch->seed, first, (uint32_t)i, (real)train->config.dropout)»",
         ],
         "backward_filter_map": [
             "rows_map_gradient(out, half, worker->rows, half, «0.5», chunk->present,"
@@ -233,8 +234,9 @@ OF_THE_STEP = {"update_running", "adamw"}
 
 # In functions above, what belongs to the forward pass.
 FORWARD_STATEMENTS = {
-    "ordered_path": [
-        "const wide once = lanes_widen(x[s * T + t]), twice = once * once",
+    "paths_of_half": [
+        "const half_wide once = __builtin_convertvector(((const half_lanes *)(x + s * T + t))[half], half_wide)",
+        "const half_wide twice = once * once",
         "sum[s] += twice * twice * sum[s - 1]",
         "sum[0] += twice * twice",
     ],
@@ -250,7 +252,7 @@ FORWARD_STATEMENTS = {
         "moment[s][1] = m1 * inverse[s]",
         "moment[s][2] = m2 * inverse[s]",
         "moment[s][3] = m3 * inverse[s]",
-        "f[s] = lanes_log(lanes_widen(sum) / (double)T)",
+        "f[s] = lanes_log(lanes_widen(sum), T)",
         "const lanes length = lanes_sqrt(real_part * real_part + imaginary * imaginary + w->epsilon)",
         "f[CROSS + s] = r1 * r0 + i1 * i0",
         "f[CROSS + M - 1 + s] = i1 * r0 - r1 * i0",
@@ -260,7 +262,7 @@ FORWARD_STATEMENTS = {
     "cross_entropy": [
         "top = lanes_select(scores[k] > top, scores[k], top)",
         "sum += lanes_exp(scores[k] - top)",
-        "const lanes log_sum = lanes_log(lanes_widen(sum)) + top",
+        "const lanes log_sum = lanes_log(lanes_widen(sum), 1) + top",
         "lanes target = lanes_of(smoothing / (real)classes)",
         "target[l] += 1 - smoothing",
         "loss += target * (log_sum - scores[k])",
@@ -284,10 +286,10 @@ FORWARD_STATEMENTS = {
 # Functions without a term of their own: of the forward pass, or they only call others on the way back.
 OTHER_FUNCTIONS = {
     "lanes.h": """
-        lanes_of lanes_abs lanes_select lanes_widen wide_narrow wide_sum lanes_sum lanes_total leaky lanes_exp
+        lanes_of lanes_abs lanes_select lanes_widen wide_add wide_sum lanes_sum lanes_total leaky lanes_exp
         lanes_sqrt lanes_log lanes_hash hash_word
     """,
-    "train_head.h": "frames_forward responses",
+    "train_head.h": "frames_forward responses ordered_path",
     "train_encoder.h": """
         conv_plane lag_products met_by_tap patch_moments tiled depthwise_plane foresee depthwise_activation
         activation_moments band_weights pointwise_pair pointwise_and_bands row_moments rows_activate
@@ -361,6 +363,8 @@ def arithmetic(function: str) -> list[str]:
     out = []
     for piece in re.split(r"[;{}]", body):
         statement = " ".join(piece.split())
+        if statement.startswith("wide_add("):
+            out.append(statement)
         match = re.match(r"([^=]*?)\s*([-+*/]?)=\s*(.*)", statement)
         if not match or re.match(r"(?:const )?(?:(?:int|uint32_t) |\w+ \*(?!=))", statement):
             continue

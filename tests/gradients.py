@@ -78,8 +78,8 @@ def compiled(real: str, sources: Sequence[Path], library: Path, flags: Sequence[
     ffi, build = FFI(), declarations()
     ffi.cdef(build.FRONT_END.replace("typedef struct { ...; } cm_front_end_work;", "typedef void cm_front_end_work;"))
     ffi.cdef(build.TRAIN.replace("real", real))
-    for name in ("learn", "dropout"):
-        (declared,) = [line for line in build.TRAIN.splitlines() if f" cm_train_{name}(" in line]
+    for name in ("size", "open", "learn", "dropout"):
+        (declared,) = [line for line in build.TRAIN.splitlines() if f"cm_train_{name}(" in line]
         for level in LEVELS:
             ffi.cdef(declared.replace(f"cm_train_{name}(", f"cm_train_{name}_{level}(").replace("real", real))
     return Engine(real, ffi, ffi.dlopen(str(library)))
@@ -91,6 +91,12 @@ def engine(real: str, folder: Path) -> Engine:
     build = declarations()
     sources = [REPOSITORY / source for source in build.FRONT_END_SOURCES + build.TRAIN_SOURCES]
     return compiled(real, sources, folder / f"train_{real}.so", ["-O2"])
+
+
+def base_alone(folder: Path, lanes: int) -> Engine:
+    """The level for any processor in double precision, with another number of examples side by side."""
+    sources = [REPOSITORY / "engine" / f"{name}.c" for name in ("front_end", "train", "train_base")]
+    return compiled("double", sources, folder / f"lanes{lanes}.so", ["-O1", "-DCM_BASE_ONLY", f"-DLANES={lanes}"])
 
 
 def runs_here(level: str) -> bool:
@@ -132,10 +138,10 @@ class NativeRun:
 
     def __init__(self, built: Engine, model: CircleMatch, recipe: Recipe) -> None:
         self.built, self.network = built, model.config
-        ffi, lib = built.ffi, built.lib
+        ffi = built.ffi
         self.config = ffi.new("cm_train_config *", _config(model.config, recipe, 1))
-        self.block = np.zeros(lib.cm_train_size(self.config), np.uint8)
-        self.train = lib.cm_train_open(self.config, ffi.from_buffer(self.block))
+        self.block = np.zeros(built.step("size")(self.config), np.uint8)
+        self.train = built.step("open")(self.config, ffi.from_buffer(self.block))
         state = {name: tensor.numpy().ravel() for name, tensor in model.state_dict().items()}
         self.arrays = {
             "parameters": np.concatenate([state[name] for name in parameter_shapes(model.config)]).astype(built.dtype),

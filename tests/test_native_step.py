@@ -15,6 +15,7 @@ from gradients import (
     Case,
     NativeRun,
     away_from_the_start,
+    base_alone,
     difference,
     engine,
     gradient_errors,
@@ -57,6 +58,22 @@ def test_every_build_of_the_step_has_the_gradients_of_autograd(
     built = replace(engine("double", library_folder), level=level)
     error, name = worst(gradient_errors(built, Case("full", width, classes, 20)))
     assert error < 1e-8, name
+
+
+@needs_compiler
+@pytest.mark.parametrize("ablation", ["full", "dense-bands", "mean-pooling"])
+def test_any_number_of_lanes_drops_the_same_and_has_the_gradients_of_autograd(tmp_path: Path, ablation: str) -> None:
+    """What levels of other processors do, on this one."""
+    case, masks = Case(ablation, 8, 4, 37), []
+    for lanes in (4, 8, 16):
+        built = base_alone(tmp_path, lanes)
+        error, name = worst(gradient_errors(built, case))
+        assert error < 1e-8, (lanes, name)
+        run = NativeRun(built, away_from_the_start(case.network), Recipe(batch_size=case.examples))
+        masks.append(run.mask(case.examples, 7))
+        run.close()
+    for mask in masks[1:]:
+        np.testing.assert_array_equal(mask, masks[0])
 
 
 @needs_compiler

@@ -35,7 +35,7 @@ static void *memory_of(size_t bytes, size_t beside)
     return p;
 }
 
-#ifdef APART  /* train.c is changed to ask here for each of its arrays */
+#ifdef APART  /* train_memory.h is changed to ask here for each of its arrays */
 static void *kept[4096];
 static int kept_count;
 
@@ -230,10 +230,10 @@ def test_no_array_of_the_training_step_is_overrun(tmp_path: Path) -> None:
     """Each array becomes an allocation of its own, so that one number too far in any of them is seen."""
     engine = tmp_path / "engine"
     shutil.copytree(ENGINE, engine)
-    text = (engine / "train.c").read_text()
+    text = (engine / "train_memory.h").read_text()
     in_the_block, alone = "arena->real_block ? (void *)arena->at : NULL", "arena->real_block ? apart(bytes) : NULL"
     assert text.count(in_the_block) == 1
-    (engine / "train.c").write_text("void *apart(__SIZE_TYPE__ bytes);\n" + text.replace(in_the_block, alone))
+    (engine / "train_memory.h").write_text("void *apart(__SIZE_TYPE__ bytes);\n" + text.replace(in_the_block, alone))
     expect_clean(harness(tmp_path, "address,undefined", engine, ["-DAPART", "-DCM_BASE_ONLY"], ("base",)))
 
 
