@@ -1,8 +1,8 @@
 /* The native training step: forward with batch statistics, loss, backward and AdamW. Internal to the Python binding.
  *
- * A batch is cut into chunks of sixteen examples. Every stage runs over the chunks of one thread; where batch norm needs
- * a sum over the batch, the threads meet, and each adds up the partial sums of all chunks in the same order. So the bits
- * do not depend on the number of threads. docs/native_step.md writes the algebra down.
+ * A batch is cut into chunks of as many examples as a vector has lanes. Every stage runs over the chunks of one thread;
+ * where batch norm needs a sum over the batch, the threads meet, and each adds up the partial sums of all chunks in the same
+ * order. So the bits do not depend on the number of threads. docs/native_step.md writes the algebra down.
  */
 #ifndef CM_TRAIN_H
 #define CM_TRAIN_H

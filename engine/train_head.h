@@ -1,4 +1,4 @@
-/* The head over one chunk of sixteen examples: matching, circular statistics, ordered path, readout (Sections 3.3–3.5).
+/* The head over one chunk of examples: matching, circular statistics, ordered path, readout (Sections 3.3–3.5).
  * Included by train_step.h.
  *
  * The score of class k is a function of its own responses only, so its derivative by them, dz_k/de, is known before the

@@ -449,6 +449,31 @@ def test_both_versions_learn_from_the_newer_and_are_measured_by_the_older(tmp_pa
     assert any(newer in note for note in dataset.notes)
 
 
+def test_what_the_newer_version_left_out_is_learned_from_too_whatever_its_takes_are_called(tmp_path: Path) -> None:
+    """Takes were numbered anew: take 0 of the older version is take 1 of the newer, and its take 1 was left out."""
+    older = speech_commands(tmp_path / "speech_commands_v0.01", names(TRAIN, VALIDATION, TEST))
+    newer = speech_commands(tmp_path / "speech_commands_composite", names(TRAIN, VALIDATION, TEST))
+    for word in ("yes", "bed"):
+        same, other, left_out = (tone(hz) for hz in (300, 500, 700))
+        write_sound(older / word / f"{TRAIN}_nohash_0.wav", same)
+        write_sound(older / word / f"{TRAIN}_nohash_1.wav", left_out)
+        write_sound(newer / word / f"{TRAIN}_nohash_0.wav", other)
+        write_sound(newer / word / f"{TRAIN}_nohash_1.wav", same)
+    (older / "go" / f"{TRAIN}_nohash_0.wav").rename(older / "go" / f"{TRAIN}_nohash_7.wav")  # the same sound
+    for path in (newer / "stop").iterdir():
+        path.unlink()
+    (newer / "stop").rmdir()
+    (newer / "stop").symlink_to(older / "stop", target_is_directory=True)
+
+    dataset = read_task("gsc", tmp_path)
+
+    learned = [clip.path for clip in (*dataset.splits["train"], *dataset.spare) if clip.path]
+    from_older = [path for path in learned if path.is_relative_to(older)]
+    assert sorted(from_older) == [older / word / f"{TRAIN}_nohash_1.wav" for word in ("bed", "yes")]
+    assert len(learned) == len(set(learned))
+    assert "2 of speech_commands_v0.01 that it left out" in dataset.notes[-1]
+
+
 def test_a_speaker_who_would_be_learned_from_and_tested_is_refused(tmp_path: Path) -> None:
     lists: dict[str, list[str]] = {"validation_list.txt": [], "testing_list.txt": []}
     speech_commands(tmp_path / "speech_commands_v0.01", names(TRAIN, TEST), lists | {"testing_list.txt": names(TEST)})

@@ -1,4 +1,4 @@
-"""The training step in C: forward, backward and AdamW for sixteen examples at a time, on all cores, without torch."""
+"""The training step in C: forward, backward and AdamW for several examples at a time, on all cores, without torch."""
 
 from __future__ import annotations
 
