@@ -99,8 +99,9 @@ def read_both_versions(data: Path, name: str, archive: Path | None = None) -> Da
     """Training speakers of both versions to learn from, everything of v0.01 to be measured by.
 
     Learned from are all recordings of v0.02 (or of the composite) and those of v0.01 that v0.02 left out: they are the
-    faint, the cut and the unclear ones, an eighth of v0.01, which its tests hold too. Both versions split the speakers by the same rule, so no speaker of v0.01's validation or test set is learned from.
-    v0.02's own archive is a split of its own, "archive-v2", where it lies beside the others.
+    faint, the cut and the unclear ones, an eighth of v0.01, which its tests hold too. Both versions split the speakers
+    by the same rule, so no speaker of v0.01's validation or test set is learned from. v0.02's own archive is a split of
+    its own, "archive-v2", where it lies beside the others.
     """
     newer = next((data / folder for folder in NEWER if (data / folder).is_dir()), None)
     if newer is None:
