@@ -22,6 +22,7 @@ class Clip:
     label: int
     speaker: str | None = None
     start_ms: int = 0
+    word: str = ""  # what is said, where the label is "unknown" and the dataset tells
 
 
 @dataclass(frozen=True)

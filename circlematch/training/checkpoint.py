@@ -5,7 +5,7 @@ A checkpoint is a model like any other: `circlematch spot --model runs/x/checkpo
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from circlematch.parameters import Tensors
 
 __all__ = ["Checkpoint", "Epoch", "read_checkpoint", "write_checkpoint"]
 
-HISTORY, STARTS = "history", "starts"
+HISTORY, STARTS, WORDS = "history", "starts", "words"
 
 
 @dataclass(frozen=True)
@@ -40,11 +40,13 @@ class Checkpoint:
     state: dict[str, npt.NDArray[Any]]
     history: tuple[Epoch, ...]
     starts: tuple[Epoch, ...] = ()  # the beginnings that were tried, where there were several
+    words: tuple[Epoch, ...] = ()  # the part before, with words apart, where it is over
 
 
 def write_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
     """Replace the checkpoint in one step: a crash leaves the old one or the new one, never a part."""
-    extra = {**checkpoint.state, HISTORY: _table(checkpoint.history), STARTS: _table(checkpoint.starts)}
+    tables = {HISTORY: checkpoint.history, STARTS: checkpoint.starts, WORDS: checkpoint.words}
+    extra = {**checkpoint.state, **{name: _table(epochs) for name, epochs in tables.items()}}
     write_model(path, checkpoint.card, checkpoint.weights, extra)
 
 
@@ -58,8 +60,11 @@ def read_checkpoint(path: Path) -> Checkpoint:
     model, extra = read_model(path)
     if HISTORY not in extra:
         raise DamagedFileError(f"{path} is a finished model, not a checkpoint; a run cannot be resumed from it")
-    history = tuple(Epoch(*map(float, row)) for row in extra.pop(HISTORY))
-    starts = tuple(Epoch(*map(float, row)) for row in extra.pop(STARTS, ()))
+    history, starts, words = (_epochs(extra.pop(name, ())) for name in (HISTORY, STARTS, WORDS))
     if len(history) != model.card.epochs:
         raise DamagedFileError(f"{path} is damaged: {len(history)} epochs of history after {model.card.epochs}")
-    return Checkpoint(model.card, model.tensors, extra, history, starts)
+    return Checkpoint(model.card, model.tensors, extra, history, starts, words)
+
+
+def _epochs(table: Iterable[Iterable[float]]) -> tuple[Epoch, ...]:
+    return tuple(Epoch(*map(float, row)) for row in table)
