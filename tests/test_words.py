@@ -18,7 +18,9 @@ from circlematch.data.speech_commands import LABELS, read_speech_commands
 from circlematch.errors import UsageError
 from circlematch.parameters import initial_tensors, parameter_count
 from circlematch.training.checkpoint import read_checkpoint
+from circlematch.training.native_step import NativeStep
 from circlematch.training.run import CHECKPOINT, Run
+from circlematch.training.step import Batch
 from circlematch.training.words import after_words, before_together, together, words_apart
 
 OTHERS = ("bed", "cat", "dog")
@@ -91,6 +93,29 @@ def test_a_run_ends_with_the_network_that_was_asked_for(commands: Dataset, tmp_p
     without = quietly(a_run(commands, tmp_path / "without", replace(RECIPE, word_epochs=0)))
     assert without.record["words"] == []
     assert without.record["weights_sha256"] != outcome.record["weights_sha256"]
+
+
+def test_each_part_hears_its_own_labels_and_its_own_share_of_unknown_words(
+    commands: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    heard: dict[int, list[int]] = {}
+    learn = NativeStep.learn
+
+    def listening(step: NativeStep, batch: Batch, learning_rate: float) -> float:
+        heard.setdefault(step.network.classes, []).extend(batch.labels.tolist())
+        return learn(step, batch, learning_rate)
+
+    monkeypatch.setattr(NativeStep, "learn", listening)
+    quietly(a_run(commands, tmp_path / "run"))
+
+    keywords = 40
+    unknown = {classes: [label for label in labels if label >= 10 and label != 11] for classes, labels in heard.items()}
+    assert (len(unknown[14]), len(unknown[12])) == (3 * keywords // 2, 2 * keywords // 10)
+    assert (set(unknown[14]), set(unknown[12])) == ({10, 12, 13}, {10})
+    assert [len([label for label in heard[classes] if label < 10]) for classes in (14, 12)] == [
+        3 * keywords,
+        2 * keywords,
+    ]
 
 
 @pytest.mark.parametrize("epoch", [0, 1])
