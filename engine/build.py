@@ -71,7 +71,8 @@ def declared(header: str) -> str:
 ENGINE = declared("circlematch.h") + "\n" + declared("binding.h")
 
 ENGINE_SOURCES = ["engine/binding.c"]
-FRONT_END_SOURCES = ["engine/front_end.c"]  # relative to the project, as setuptools wants them
+# Relative to the project, as setuptools wants them.
+FRONT_END_SOURCES = ["engine/front_end.c", "engine/front_end_v3.c", "engine/front_end_v4.c"]
 TRAIN_SOURCES = ["engine/train.c", "engine/train_base.c", "engine/train_v3.c", "engine/train_v4.c"]
 
 # No -ffast-math and no contraction: features must not depend on the machine that built the wheel. (The training step

@@ -2,21 +2,19 @@
 #ifndef CM_COMPILER_H
 #define CM_COMPILER_H
 
-/* The levels of x86-64 that parts of the engine are built for, and whether this processor has them. Tests define
- * CM_BASE_ONLY where the time to compile matters. */
-#if defined(__x86_64__) && (defined(__clang__) || (defined(__GNUC__) && __GNUC__ >= 12)) && !defined(CM_BASE_ONLY)
+/* The levels of x86-64 that parts of the engine are built for, and whether this processor has them. Not with the compilers
+ * of Windows, whose libraries do not tell. Tests define CM_BASE_ONLY where the time to compile matters. */
+#if defined(__x86_64__) && !defined(_WIN32) && !defined(CM_BASE_ONLY) \
+    && (defined(__clang__) || (defined(__GNUC__) && __GNUC__ >= 12))
 #define CM_LEVELS 1
+#if defined(__clang__)  /* it has no names for whole levels before version 18 */
 #define CM_HAS(feature) __builtin_cpu_supports(feature)
 #define CM_SUPPORTS_V3 (__builtin_cpu_init(), CM_HAS("avx2") && CM_HAS("fma") && CM_HAS("bmi") && CM_HAS("bmi2"))
 #define CM_SUPPORTS_V4 \
     (CM_SUPPORTS_V3 && CM_HAS("avx512f") && CM_HAS("avx512bw") && CM_HAS("avx512cd") && CM_HAS("avx512dq") && CM_HAS("avx512vl"))
-#define CM_PRAGMA(words) _Pragma(#words)
-#if defined(__clang__)
-#define CM_BEGIN_LEVEL(arch) CM_PRAGMA(clang attribute push(__attribute__((target(arch))), apply_to = function))
-#define CM_END_LEVEL CM_PRAGMA(clang attribute pop)
 #else
-#define CM_BEGIN_LEVEL(arch) CM_PRAGMA(GCC push_options) CM_PRAGMA(GCC target(arch))
-#define CM_END_LEVEL CM_PRAGMA(GCC pop_options)
+#define CM_SUPPORTS_V3 (__builtin_cpu_init(), __builtin_cpu_supports("x86-64-v3"))
+#define CM_SUPPORTS_V4 (__builtin_cpu_init(), __builtin_cpu_supports("x86-64-v4"))
 #endif
 #endif
 

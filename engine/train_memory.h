@@ -1,7 +1,7 @@
 /* Where the memory of the training step lies in its block. Included by train_step.h. */
 
 #define ALIGNMENT 128
-#define STAGGER 192  /* keeps buffers of the same size from falling on the same cache sets */
+#define STAGGER 128  /* keeps buffers of the same size from falling on the same cache sets */
 
 /* A walk over the block: with base 0 it only counts. */
 typedef struct {
@@ -12,7 +12,7 @@ typedef struct {
 
 static void *take(block_walk *arena, size_t bytes)
 {
-    arena->at = (arena->at + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT + arena->number++ % 16 * (STAGGER / ALIGNMENT * ALIGNMENT);
+    arena->at = (arena->at + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT + arena->number++ % 16 * STAGGER;
     void *here = arena->real_block ? (void *)arena->at : NULL;
     arena->at += bytes;
     return here;

@@ -99,6 +99,7 @@ typedef struct {
     real *prototypes, *beta, *shown, *basis, *spread_offset, *spread_lean;
 } worker_state;
 
+/* The same for every number of lanes: train.c reads it too. */
 struct cm_train {
     cm_train_config config;
     places at;

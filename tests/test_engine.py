@@ -178,7 +178,7 @@ def test_the_front_end_is_clean_under_address_and_undefined_sanitizers(repositor
         *flags,
         f"-I{repository / 'engine'}",
         str(harness),
-        str(repository / "engine" / "front_end.c"),
+        *(str(repository / "engine" / f"{name}.c") for name in ("front_end", "front_end_v3", "front_end_v4")),
         "-o",
         str(program),
         "-lm",

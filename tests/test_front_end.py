@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 import subprocess
 import sys
 import threading
@@ -12,6 +13,8 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 import pytest
+from cffi import FFI
+from gradients import COMPILER, REPOSITORY, needs_compiler
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pictures import oracle
@@ -179,3 +182,70 @@ def test_the_gil_is_released_while_the_engine_works() -> None:
 def test_the_tables_in_c_are_those_that_the_configuration_gives(repository: Path) -> None:
     command = [sys.executable, "engine/tables.py", "--check"]
     assert subprocess.run(command, cwd=repository).returncode == 0
+
+
+EVERY_WIDTH = """
+#define CM_BASE_ONLY
+#include "front_end.c"
+#define CM_LANES 8
+#include "front_end_lanes.h"
+#undef CM_LANES
+#define CM_LANES 16
+#include "front_end_lanes.h"
+
+/* Sixteen clips, `width` of them at a time. */
+void pictures(int width, const int16_t *i16, int64_t samples, const cm_augment *augment, const float *noise, float *out)
+{
+    static cm_front_end_work work;
+    const int64_t frames = samples / CM_HOP, picture = CM_MEL_BANDS * frames;
+    cm_clips_function *walk = width == 16  ? log_mel_clips_x16
+                              : width == 8 ? log_mel_clips_x8
+                              : width == 4 ? log_mel_clips_x4
+                                           : log_mel_clips_x1;
+    for (int first = 0; first < 16; first += width) {
+        cm_clip clips[16];
+        for (int l = 0; l < width; l++)
+            clips[l] = clip_at(i16, NULL, first + l, samples, augment, noise);
+        walk(clips, samples, &work, out + first * picture, picture, frames, 1);
+    }
+}
+"""
+
+
+@needs_compiler
+def test_any_number_of_clips_side_by_side_gives_the_same_bits(tmp_path: Path) -> None:
+    """What levels of other processors do, on this one."""
+    (tmp_path / "every_width.c").write_text(EVERY_WIDTH)
+    build = [COMPILER, "-std=c99", "-O1", "-ffp-contract=off", "-Wno-psabi", "-shared", "-fPIC"]
+    build += [f"-I{REPOSITORY / 'engine'}", str(tmp_path / "every_width.c"), "-o", str(tmp_path / "every_width.so")]
+    subprocess.run(build, check=True)
+    ffi, generator = FFI(), np.random.default_rng(0)
+    ffi.cdef("void pictures(int, const int16_t *, int64_t, const void *, const float *, float *);")
+    library = ffi.dlopen(str(tmp_path / "every_width.so"))
+    clips = (3000 * noisy(16)).clip(-32768, 32767).astype(np.int16)
+    speed = np.where(np.arange(16) % 3, 1.0, generator.uniform(0.5, 2, 16)).astype(np.float32)
+    noise = generator.standard_normal(80_000).astype(np.float32)
+    shifts, gains = generator.integers(-1600, 1600, 16, dtype=np.int32), np.full(16, 0.01, np.float32)
+    plan = AugmentPlan(shifts, np.arange(16, dtype=np.uint32), gains, noise, speed, speed[::-1].copy())
+    augment, out = plan.packed(16_000), {}
+    for width in (1, 4, 8, 16):
+        out[width] = np.zeros((16, 32, 100), np.float32)
+        given = (
+            ffi.from_buffer("int16_t[]", clips),
+            16_000,
+            ffi.from_buffer(augment),
+            ffi.from_buffer("float[]", noise),
+        )
+        library.pictures(width, *given, ffi.from_buffer("float[]", out[width]))
+    np.testing.assert_allclose(out[1], log_mel(clips, plan), atol=0)
+    for width in (4, 8, 16):
+        np.testing.assert_array_equal(out[width], out[1])
+
+
+@needs_compiler
+@pytest.mark.skipif(platform.machine() not in ("x86_64", "AMD64"), reason="the levels are those of x86-64")
+@pytest.mark.parametrize("flags", ["-march=haswell", "-march=skylake-avx512", "-march=nocona -mtune=haswell"])
+def test_the_front_end_compiles_for_whatever_processor_the_user_asks(tmp_path: Path, flags: str) -> None:
+    for source in ("front_end", "front_end_v3", "front_end_v4"):
+        build = [COMPILER, *flags.split(), "-std=c99", "-O1", "-Wno-psabi", "-c"]
+        subprocess.run([*build, str(REPOSITORY / "engine" / f"{source}.c"), "-o", str(tmp_path / "out.o")], check=True)

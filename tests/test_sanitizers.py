@@ -206,7 +206,8 @@ def harness(folder: Path, sanitizer: str, engine: Path, flags: list[str], levels
     """The harness with the training sources of some levels."""
     program = folder / "harness"
     (folder / "harness.c").write_text(HARNESS)
-    sources = [engine / f"{name}.c" for name in ("front_end", "train", *(f"train_{level}" for level in levels))]
+    front_ends = ["front_end", *(f"front_end_{level}" for level in levels if level != "base")]
+    sources = [engine / f"{name}.c" for name in (*front_ends, "train", *(f"train_{level}" for level in levels))]
     build = [
         *(COMPILER, "-std=c99", "-g", "-Wno-psabi", f"-fsanitize={sanitizer}", "-fno-sanitize-recover=all"),
         *(*flags, f"-I{engine}", str(folder / "harness.c"), *map(str, sources), "-o", str(program), "-lm", "-pthread"),
