@@ -182,7 +182,7 @@ class Recipe:
     start_epochs: int = 3  # epochs of each round, after which the better half of them goes on
     word_epochs: int = 0  # before the others, with every unknown word as a class of its own; not in the paper
     word_share: float = 1.0  # unknown words drawn in each of these epochs, per keyword
-    after_words: float = 0.5  # of the peak learning rate, for the other epochs then
+    rate_after_words: float = 0.5  # times the peak learning rate is the peak of the other epochs then
     augmentation: Augmentation = Augmentation()
 
     def __post_init__(self) -> None:
@@ -199,8 +199,10 @@ class Recipe:
             raise UsageError(f"peak_learning_rate is {self.peak_learning_rate}; it must lie between 0 and 10")
         if not isinstance(self.word_epochs, int) or self.word_epochs < 0:
             raise UsageError(f"word_epochs is {self.word_epochs}; it must be a whole number of at least 0")
-        if not 0 < self.after_words <= 1:
-            raise UsageError(f"after_words is {self.after_words}; it is a part of the rate, above 0 and at most 1")
+        if not 0 < self.rate_after_words <= 1:
+            raise UsageError(f"rate_after_words is {self.rate_after_words}; it must be above 0 and at most 1")
+        if self.word_epochs and not self.word_share > 0:
+            raise UsageError(f"word_share is {self.word_share}; words that are classes must be heard")
         for name in ("unknown_share", "silence_share", "word_share"):
             share = getattr(self, name)
             if share is not None and not 0 <= share <= 10:

@@ -15,7 +15,7 @@ from circlematch.errors import AudioError
 
 __all__ = ["LANES", "AugmentPlan", "log_mel", "usable_cores"]
 
-LANES = 16  # clips that the engine computes side by side (CM_BATCH_LANES)
+LANES = 16  # most clips that the engine computes side by side (CM_BATCH_LANES)
 
 Pictures = npt.NDArray[np.float32]  # (B, F, T)
 

@@ -20,7 +20,7 @@ from typing import Any
 
 from places import RESULTS, RUNS, attempt, parser_of
 
-from circlematch.config import ABLATIONS, RECIPES, Network, Recipe, ablated, from_dict
+from circlematch.config import ABLATIONS, RECIPES, Network, Recipe, ablated, to_dict
 from circlematch.data.tasks import read_task
 from circlematch.errors import CircleMatchError
 from circlematch.files import write_atomically
@@ -262,7 +262,7 @@ def expected_seconds(cell: Cell, known: Sequence[dict[str, Any]]) -> float | Non
     """
     _, recipe = cell.settings()
     costs = [
-        record["training_seconds"] / clips_heard(from_dict(Recipe, record["recipe"]), record["clips_per_epoch"])
+        record["training_seconds"] / clips_heard(record["recipe"], record["clips_per_epoch"])
         for record in known
         if record["network"]["width"] == cell.width
         and record["step"] == "native"
@@ -274,14 +274,14 @@ def expected_seconds(cell: Cell, known: Sequence[dict[str, Any]]) -> float | Non
         for record in known
         if record["task"] == cell.task and all(record["recipe"].get(name) == getattr(recipe, name) for name in shares)
     ]
-    return mean(costs) * clips_heard(recipe, clips[0]) if costs and clips else None
+    return mean(costs) * clips_heard(to_dict(recipe), clips[0]) if costs and clips else None
 
 
-def clips_heard(recipe: Recipe, clips_per_epoch: int) -> float:
+def clips_heard(recipe: Mapping[str, Any], clips_per_epoch: int) -> float:
     """In a whole run; epochs with words apart hear more unknown words than those of which `clips_per_epoch` is told."""
-    kinds = 1 + (recipe.unknown_share or 0) + (recipe.silence_share or 0)
-    more = (kinds - (recipe.unknown_share or 0) + recipe.word_share) / kinds
-    return clips_per_epoch * (recipe.epochs + recipe.word_epochs * more)
+    unknown, silence = (recipe.get(name) or 0 for name in ("unknown_share", "silence_share"))
+    more = (1 + recipe.get("word_share", 0) + silence) / (1 + unknown + silence)
+    return float(clips_per_epoch * (recipe["epochs"] + recipe.get("word_epochs", 0) * more))
 
 
 def state_of(cell: Cell, known: Sequence[dict[str, Any]]) -> tuple[str, float | None]:

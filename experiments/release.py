@@ -167,7 +167,7 @@ def card_text(name: str) -> str:
         f"- Recipe `{family.recipe}`, {card.epochs} epochs, peak learning rate {card.recipe.peak_learning_rate:g}, seed"
         f" {card.seed}: the best of {len(seeds)} on {family.rule}. Commit `{card.commit}`.",
         f"- `circlematch train --task {card.task} --width {card.network.width} --recipe {family.recipe}"
-        f" --seed {card.seed}` makes it again{COMPOSITE if family.noisy else ''}.",
+        f" --seed {card.seed}` at that commit makes it again{COMPOSITE if family.noisy else ''}.",
         *([f"- {note}"] if note else []),
         f"- SHA-256 of the weights: `{weights_of(name)}`.",
         "",

@@ -474,6 +474,25 @@ def test_what_the_newer_version_left_out_is_learned_from_too_whatever_its_takes_
     assert "2 of speech_commands_v0.01 that it left out" in dataset.notes[-1]
 
 
+def test_a_recording_that_cannot_be_opened_does_not_keep_the_others_from_being_read(tmp_path: Path) -> None:
+    older = speech_commands(tmp_path / "speech_commands_v0.01", names(TRAIN, VALIDATION, TEST))
+    newer = speech_commands(tmp_path / "speech_commands_v0.02", names(TRAIN, VALIDATION, TEST))
+    for root in (older, newer):
+        (root / "yes" / f"{TRAIN}_nohash_5.wav").symlink_to(tmp_path / "gone.wav")
+
+    learned = {clip.path for clip in read_task("gsc", tmp_path).splits["train"]}
+
+    assert {root / "yes" / f"{TRAIN}_nohash_5.wav" for root in (older, newer)} <= learned
+
+
+def test_versions_in_two_formats_cannot_be_compared(tmp_path: Path) -> None:
+    speech_commands(tmp_path / "speech_commands_v0.01", names(TRAIN, VALIDATION, TEST))
+    speech_commands(tmp_path / "speech_commands_v0.02", names(TRAIN, VALIDATION, TEST), suffix=".flac")
+
+    with pytest.raises(DatasetError, match=r"v0\.01.* and .*v0\.02.* differ in format; give both in the same"):
+        read_task("gsc", tmp_path)
+
+
 def test_a_speaker_who_would_be_learned_from_and_tested_is_refused(tmp_path: Path) -> None:
     lists: dict[str, list[str]] = {"validation_list.txt": [], "testing_list.txt": []}
     speech_commands(tmp_path / "speech_commands_v0.01", names(TRAIN, TEST), lists | {"testing_list.txt": names(TEST)})

@@ -21,7 +21,7 @@ from circlematch.training.checkpoint import read_checkpoint
 from circlematch.training.native_step import NativeStep
 from circlematch.training.run import CHECKPOINT, Run
 from circlematch.training.step import Batch
-from circlematch.training.words import after_words, before_together, together, words_apart
+from circlematch.training.words import first_recipe, second_recipe, together, words_apart
 
 OTHERS = ("bed", "cat", "dog")
 SPEAKERS = ("00176480", "026290a7", "0c40e715")  # of v0.01: train, validation, test
@@ -73,11 +73,15 @@ def test_together_keeps_the_classes_that_were_asked_for_bit_for_bit() -> None:
 
 
 def test_the_second_part_learns_more_slowly_from_one_beginning() -> None:
-    recipe = replace(RECIPE, peak_learning_rate=0.01, after_words=0.3, starts=4)
-    assert (before_together(recipe).peak_learning_rate, before_together(recipe).starts) == (0.01, 4)
-    assert (before_together(recipe).epochs, before_together(recipe).unknown_share) == (3, 0.5)
-    assert after_words(recipe).peak_learning_rate == pytest.approx(0.003)
-    assert (after_words(recipe).epochs, after_words(recipe).unknown_share, after_words(recipe).starts) == (2, 0.1, 1)
+    recipe = replace(RECIPE, peak_learning_rate=0.01, rate_after_words=0.3, starts=4)
+    assert (first_recipe(recipe).peak_learning_rate, first_recipe(recipe).starts) == (0.01, 4)
+    assert (first_recipe(recipe).epochs, first_recipe(recipe).unknown_share) == (3, 0.5)
+    assert second_recipe(recipe).peak_learning_rate == pytest.approx(0.003)
+    assert (second_recipe(recipe).epochs, second_recipe(recipe).unknown_share, second_recipe(recipe).starts) == (
+        2,
+        0.1,
+        1,
+    )
 
 
 def test_a_run_ends_with_the_network_that_was_asked_for(commands: Dataset, tmp_path: Path) -> None:
@@ -158,8 +162,9 @@ def test_a_run_with_words_apart_cannot_be_resumed_with_other_settings(commands: 
     run = a_run(commands, tmp_path / "cut")
     with pytest.raises(KeyboardInterrupt):
         quietly(run, watchers=(StopAfter(1),))
-    with pytest.raises(UsageError, match="was begun with another recipe"):
-        quietly(replace(run, recipe=replace(RECIPE, word_share=0.7)), resume=True)
+    for other in ({"word_share": 0.7}, {"epochs": 1}, {"unknown_share": 0.3}, {"silence_bias": 0.7}):
+        with pytest.raises(UsageError, match="was begun with another recipe"):
+            quietly(replace(run, recipe=replace(RECIPE, **other)), resume=True)  # type: ignore[arg-type]
 
 
 def test_the_papers_recipe_has_no_part_with_words_apart() -> None:
@@ -167,8 +172,8 @@ def test_the_papers_recipe_has_no_part_with_words_apart() -> None:
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"word_epochs": -1}, {"word_epochs": 1.5}, {"after_words": 0.0}, {"word_share": 11.0}]
+    "wrong", [{"word_epochs": -1}, {"word_epochs": 1.5}, {"rate_after_words": 0.0}, {"word_share": 11.0}]
 )
 def test_settings_that_cannot_be_are_refused(wrong: dict[str, float]) -> None:
     with pytest.raises(UsageError, match=next(iter(wrong))):
-        Recipe(**wrong)  # type: ignore[arg-type]
+        Recipe(**{"word_epochs": 1} | wrong)  # type: ignore[arg-type]

@@ -12,7 +12,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from functools import cache
 from math import ceil
 from pathlib import Path
 
@@ -99,7 +98,7 @@ def read_both_versions(data: Path, name: str, archive: Path | None = None) -> Da
     """Training speakers of both versions to learn from, everything of v0.01 to be measured by.
 
     Learned from are all recordings of v0.02 (or of the composite) and those of v0.01 that v0.02 left out: they are the
-    faint, the cut and the unclear ones, an eighth of v0.01, which its tests hold too. Both versions split the speakers
+    faint, the cut and the unclear ones, a ninth of v0.01, which its tests hold too. Both versions split the speakers
     by the same rule, so no speaker of v0.01's validation or test set is learned from. v0.02's own archive is a split of
     its own, "archive-v2", where it lies beside the others.
     """
@@ -131,26 +130,41 @@ def _left_out(older: Sequence[Clip], newer: Sequence[Clip], root: Path) -> tuple
     speaker. Words that `root` links to the older version, or lacks, have nothing to add.
     """
     folders = {clip.path.parent for clip in older if clip.path is not None}
-    others = {folder for folder in folders if (root / folder.name).is_dir() and not folder.samefile(root / folder.name)}
+    other = {
+        folder.name for folder in folders if (root / folder.name).is_dir() and not folder.samefile(root / folder.name)
+    }
     kept: dict[tuple[str, str | None], list[Path]] = {}
     for clip in newer:
-        if clip.path is not None:
+        if clip.path is not None and clip.path.parent.name in other:
             kept.setdefault((clip.path.parent.name, clip.speaker), []).append(clip.path)
-    return tuple(
-        clip
-        for clip in older
-        if clip.path is not None
-        and clip.path.parent in others
-        and _end_of(clip.path) not in map(_end_of, kept.get((clip.path.parent.name, clip.speaker), ()))
-    )
+    ends: dict[tuple[str, str | None], set[bytes]] = {}
+    out = []
+    for clip in older:
+        if clip.path is None or clip.path.parent.name not in other:
+            continue
+        key = (clip.path.parent.name, clip.speaker)
+        if key in kept and key not in ends:
+            ends[key] = {_end_of(path) for path in kept[key]}
+            if any(path.suffix != clip.path.suffix for path in kept[key]):
+                raise DatasetError(
+                    f"{clip.path.parent} and {kept[key][0].parent} differ in format; give both in the same"
+                )
+        if key not in kept or _end_of(clip.path) not in ends[key]:
+            out.append(clip)
+    return tuple(out)
 
 
-@cache
 def _end_of(path: Path) -> bytes:
-    """What tells two recordings in the same format apart: a quarter of a second of 16-bit samples."""
-    with path.open("rb") as stream:
-        stream.seek(max(0, path.stat().st_size - END_BYTES))
-        return hashlib.sha1(stream.read()).digest()
+    """What tells two recordings in the same format apart: a quarter of a second of 16-bit samples.
+
+    Of a file that cannot be read it is its name: it stays, and whoever decodes it says what is wrong.
+    """
+    try:
+        with path.open("rb") as stream:
+            stream.seek(max(0, path.stat().st_size - END_BYTES))
+            return hashlib.sha1(stream.read()).digest()
+    except OSError:
+        return bytes(path)
 
 
 def _speakers(clips: Iterable[Clip]) -> set[str]:

@@ -3,7 +3,7 @@
 checkpoint.safetensors   where the run is, replaced after each epoch
 model.safetensors        the finished model
 record.json              what was run and what came out (docs/results.md)
-tensorboard/             curves, where TensorBoard is installed
+tensorboard/             curves, where TensorBoard is installed; tensorboard-words/ those of a part with words apart
 """
 
 from __future__ import annotations
@@ -13,9 +13,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
-
-import numpy as np
-import numpy.typing as npt
 
 from circlematch.audio import read
 from circlematch.config import FRONT_END, Network, Recipe, to_dict
@@ -37,7 +34,7 @@ from circlematch.training.native_step import NativeStep, why_not_native
 from circlematch.training.starts import begin, wasted_seconds
 from circlematch.training.step import Step
 from circlematch.training.watch import Terminal, Watcher, tensorboard_if_installed
-from circlematch.training.words import after_words, before_together, together, words_apart
+from circlematch.training.words import first_recipe, second_recipe, together, words_apart
 
 __all__ = ["STEPS", "Outcome", "Run", "make_step", "perform"]
 
@@ -93,14 +90,12 @@ def _perform(run: Run, resume: bool, watchers: Sequence[Watcher] | None, say: Ca
     augmenter = Augmenter(run.recipe.augmentation, _noise_pool(run))
     work = Work(run, training, augmenter, watchers, say)
     if first is not None and (checkpoint is None or checkpoint.card.labels == first.dataset.labels):
-        apart = replace(training, labels=_labels_in(first.dataset, training))
-        held_out = load_split(first.dataset, "validation")
-        step, ended = work.train(first, first.recipe, Material(apart, held_out, before=0), checkpoint)
+        apart = load_split(first.dataset, "train", spare=True), load_split(first.dataset, "validation")
+        step, ended = work.train(first, first_recipe(run.recipe), apart, checkpoint)
         checkpoint = Checkpoint(_card(run), together(step.weights(), run.network), {}, (), ended.starts, ended.history)
         write_checkpoint(run.folder / CHECKPOINT, checkpoint)
-    recipe = run.recipe if first is None else after_words(run.recipe)
-    before = 0 if first is None else first.recipe.epochs
-    step, ended = work.train(run, recipe, Material(training, validation, before), checkpoint)
+    recipe = run.recipe if first is None else second_recipe(run.recipe)
+    step, ended = work.train(run, recipe, (training, validation), checkpoint)
     _lean_to_silence(run, step)
     return _finish(run, step, ended, work.sampler(recipe).size, {"train": training, "validation": validation})
 
@@ -111,22 +106,7 @@ def _first_part(run: Run) -> Run | None:
     if dataset is None:
         return None
     network = replace(run.network, classes=len(dataset.labels))
-    return replace(run, dataset=dataset, network=network, recipe=before_together(run.recipe))
-
-
-def _labels_in(dataset: Dataset, clips: ClipSet) -> npt.NDArray[np.int64]:
-    """The labels that clips of the training split have in another reading of their dataset."""
-    kept = [clip for clip in (*dataset.splits["train"], *dataset.spare) if clip.path not in clips.broken]
-    return np.array([clip.label for clip in kept], dtype=np.int64)
-
-
-@dataclass(frozen=True)
-class Material:
-    """What one part of a run learns from and is measured by."""
-
-    training: ClipSet
-    validation: ClipSet
-    before: int  # epochs of the part before
+    return replace(run, dataset=dataset, network=network)
 
 
 @dataclass(frozen=True)
@@ -144,9 +124,13 @@ class Work:
         return EpochSampler(self.training, self.run.dataset.labels, recipe)
 
     def train(
-        self, part: Run, recipe: Recipe, material: Material, checkpoint: Checkpoint | None
+        self, part: Run, recipe: Recipe, clips: tuple[ClipSet, ClipSet], checkpoint: Checkpoint | None
     ) -> tuple[Step, Checkpoint]:
-        """Train a part from its beginning or its checkpoint to its end; returns the step and its last checkpoint."""
+        """Train a part with its training and validation clips, from its beginning or its checkpoint to its end.
+
+        Returns the step and its last checkpoint.
+        """
+        training, validation = clips
         step = make_step(part.step, part.network, recipe, part.seed, part.threads)
         self.say(
             f"step: {step.name}"
@@ -154,11 +138,10 @@ class Work:
         )
         if checkpoint is not None:
             step.restore(checkpoint.weights, checkpoint.state)
-        sampler = self.sampler(recipe)
-        lessons = Lessons(
-            material.training, sampler, self.augmenter, recipe.batch_size, part.seed, before=material.before
-        )
         last = checkpoint or Checkpoint(_card(part), {}, {}, ())
+        lessons = Lessons(
+            training, self.sampler(recipe), self.augmenter, recipe.batch_size, part.seed, before=len(last.words)
+        )
 
         def keep(history: Sequence[Epoch]) -> None:
             nonlocal last
@@ -168,14 +151,14 @@ class Work:
 
         if recipe.starts > 1 and not last.history:
             keep(())  # so that a run that is stopped while it begins can be resumed
-            history, starts = begin(step, part.network, recipe, lessons, material.validation, self.say)
+            history, starts = begin(step, part.network, recipe, lessons, validation, self.say)
             last = replace(last, starts=starts)
             keep(history)
         watchers = self.watchers
         if watchers is None:  # only now, for their clocks run
             board = part.folder / ("tensorboard" if part is self.run else "tensorboard-words")
             watchers = [Terminal(recipe.epochs), *tensorboard_if_installed(board)]
-        train(step, recipe, lessons, material.validation, last.history, watchers, keep)
+        train(step, recipe, lessons, validation, last.history, watchers, keep)
         return step, last
 
 
@@ -277,6 +260,7 @@ def _finish(
         "task": run.dataset.name,
         "labels": list(run.dataset.labels),
         "split_rule": run.dataset.split_rule,
+        "dataset_notes": list(run.dataset.notes),
         "sizes": sizes,
         "clips_per_epoch": clips_per_epoch,
         "broken_files": {split: len(clips.broken) for split, clips in loaded.items()},

@@ -15,7 +15,7 @@ from circlematch.config import Network, Recipe
 from circlematch.data.dataset import UNKNOWN, Clip, Dataset
 from circlematch.parameters import Tensors, buffer_shapes, parameter_shapes
 
-__all__ = ["after_words", "before_together", "together", "words_apart"]
+__all__ = ["first_recipe", "second_recipe", "together", "words_apart"]
 
 
 def words_apart(dataset: Dataset) -> Dataset | None:
@@ -37,14 +37,14 @@ def words_apart(dataset: Dataset) -> Dataset | None:
     return replace(dataset, labels=labels, splits=splits, spare=named(dataset.spare))
 
 
-def before_together(recipe: Recipe) -> Recipe:
-    """The recipe of the first part."""
-    return replace(recipe, epochs=recipe.word_epochs, unknown_share=recipe.word_share, silence_bias=0.0, word_epochs=0)
+def first_recipe(recipe: Recipe) -> Recipe:
+    """How the part with words apart is trained."""
+    return replace(recipe, epochs=recipe.word_epochs, unknown_share=recipe.word_share)
 
 
-def after_words(recipe: Recipe) -> Recipe:
-    """The recipe of the second part: it begins where the first ended, and so learns more slowly."""
-    return replace(recipe, peak_learning_rate=recipe.after_words * recipe.peak_learning_rate, starts=1)
+def second_recipe(recipe: Recipe) -> Recipe:
+    """How the other part is trained: it begins where the first ended, and so learns more slowly."""
+    return replace(recipe, peak_learning_rate=recipe.rate_after_words * recipe.peak_learning_rate, starts=1)
 
 
 def together(weights: Tensors, network: Network) -> Tensors:
