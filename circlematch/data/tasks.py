@@ -53,7 +53,7 @@ TASKS: dict[str, Task] = {
         archive="speech_commands_test_set_v0.02",
     ),
     "gsc": Task(
-        "both versions of Speech Commands (or the composite and v0.01) to learn from, v0.01 to be measured by; 12 classes",
+        "both versions of Speech Commands (or the composite) to learn from, v0.01 to be measured by; 12 classes",
         "",  # both versions lie side by side in the data folder
         lambda root, archive: read_both_versions(root, "gsc", archive),
         archive="speech_commands_test_set_v0.01",
