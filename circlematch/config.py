@@ -177,12 +177,10 @@ class Recipe:
     label_smoothing: float = 0.05
     unknown_share: float | None = None  # unknown words drawn anew each epoch, per keyword; None: always the same tenth
     silence_share: float | None = None  # the same for clips of silence
+    even_keywords: bool = False  # each keyword as often as any other, however many recordings it has; not in the paper
     silence_bias: float = 0.0  # added to the bias of silence when training is over; not in the paper
     starts: int = 1  # beginnings that are tried, of which the best goes on; not in the paper
     start_epochs: int = 3  # epochs of each round, after which the better half of them goes on
-    word_epochs: int = 0  # before the others, with every unknown word as a class of its own; not in the paper
-    word_share: float = 1.0  # unknown words drawn in each of these epochs, per keyword
-    rate_after_words: float = 0.5  # times the peak learning rate is the peak of the other epochs then
     augmentation: Augmentation = Augmentation()
 
     def __post_init__(self) -> None:
@@ -197,13 +195,7 @@ class Recipe:
             raise UsageError(f"warmup is {self.warmup}; it is a share of all steps, from 0 to 1")
         if not 0 < self.peak_learning_rate < 10:
             raise UsageError(f"peak_learning_rate is {self.peak_learning_rate}; it must lie between 0 and 10")
-        if not isinstance(self.word_epochs, int) or self.word_epochs < 0:
-            raise UsageError(f"word_epochs is {self.word_epochs}; it must be a whole number of at least 0")
-        if not 0 < self.rate_after_words <= 1:
-            raise UsageError(f"rate_after_words is {self.rate_after_words}; it must be above 0 and at most 1")
-        if self.word_epochs and not self.word_share > 0:
-            raise UsageError(f"word_share is {self.word_share}; words that are classes must be heard")
-        for name in ("unknown_share", "silence_share", "word_share"):
+        for name in ("unknown_share", "silence_share"):
             share = getattr(self, name)
             if share is not None and not 0 <= share <= 10:
                 raise UsageError(f"{name} is {share}; it must lie between 0 and 10 clips per keyword")

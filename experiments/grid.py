@@ -20,11 +20,11 @@ from typing import Any
 
 from places import RESULTS, RUNS, attempt, parser_of
 
-from circlematch.config import ABLATIONS, RECIPES, Network, Recipe, ablated, to_dict
+from circlematch.config import ABLATIONS, RECIPES, Network, Recipe, ablated
 from circlematch.data.tasks import read_task
 from circlematch.errors import CircleMatchError
 from circlematch.files import write_atomically
-from circlematch.training.checkpoint import Epoch, read_checkpoint
+from circlematch.training.checkpoint import read_checkpoint
 from circlematch.training.plan import PLAN, Plan, read_plan, write_plan
 from circlematch.training.run import CHECKPOINT, RECORD
 from circlematch.training.several import Job, perform_all
@@ -154,7 +154,7 @@ TRIALS: dict[str, dict[str, Any]] = {
     "long-250": QUICK | {"epochs": 250, "silence_share": 0.5, "silence_bias": 0.5},
     # the same as long-100, with the recordings of v0.01 that v0.02 left out, as all runs from here on
     "both-100": QUICK | {"epochs": 100, "silence_share": 0.5, "silence_bias": 0.5, "start_epochs": 2},
-    "words-40": QUICK | {"epochs": 60, "word_epochs": 40, "silence_share": 0.5, "silence_bias": 0.5, "start_epochs": 2},
+    "even-100": QUICK | {"epochs": 100, "silence_share": 0.5, "silence_bias": 0.5, "even_keywords": True},
 }
 SEARCHED = {  # what was run: (width, seed) of each trial
     "lr1e-2": ((4, 0), (8, 0), (16, 0)),
@@ -183,7 +183,7 @@ SEARCHED = {  # what was run: (width, seed) of each trial
     "long-100": ((32, 0),),
     "long-250": ((32, 0),),
     "both-100": ((32, 0),),
-    "words-40": ((16, 0), (32, 0)),
+    "even-100": ((16, 0), (32, 0)),
 }
 VARIANTS: dict[str, dict[str, Any]] = {
     **{f"reading/{name}": {"epochs": READING_EPOCHS} | changes for name, changes in READINGS.items()},
@@ -262,7 +262,7 @@ def expected_seconds(cell: Cell, known: Sequence[dict[str, Any]]) -> float | Non
     """
     _, recipe = cell.settings()
     costs = [
-        record["training_seconds"] / clips_heard(record["recipe"], record["clips_per_epoch"])
+        record["training_seconds"] / (record["clips_per_epoch"] * record["epochs"])
         for record in known
         if record["network"]["width"] == cell.width
         and record["step"] == "native"
@@ -274,14 +274,7 @@ def expected_seconds(cell: Cell, known: Sequence[dict[str, Any]]) -> float | Non
         for record in known
         if record["task"] == cell.task and all(record["recipe"].get(name) == getattr(recipe, name) for name in shares)
     ]
-    return mean(costs) * clips_heard(to_dict(recipe), clips[0]) if costs and clips else None
-
-
-def clips_heard(recipe: Mapping[str, Any], clips_per_epoch: int) -> float:
-    """In a whole run; epochs with words apart hear more unknown words than those of which `clips_per_epoch` is told."""
-    unknown, silence = (recipe.get(name) or 0 for name in ("unknown_share", "silence_share"))
-    more = (1 + recipe.get("word_share", 0) + silence) / (1 + unknown + silence)
-    return float(clips_per_epoch * (recipe["epochs"] + recipe.get("word_epochs", 0) * more))
+    return mean(costs) * clips[0] * recipe.epochs if costs and clips else None
 
 
 def state_of(cell: Cell, known: Sequence[dict[str, Any]]) -> tuple[str, float | None]:
@@ -289,12 +282,8 @@ def state_of(cell: Cell, known: Sequence[dict[str, Any]]) -> tuple[str, float | 
     if cell.done:
         return "done", 0.0
     checkpoint = cell.folder / CHECKPOINT
-    recipe = cell.settings()[1]
-    epochs = recipe.word_epochs + recipe.epochs
-    begun: tuple[Epoch, ...] = ()
-    if checkpoint.exists():
-        kept = read_checkpoint(checkpoint)
-        begun = kept.words + kept.history
+    epochs = cell.settings()[1].epochs
+    begun = read_checkpoint(checkpoint).history if checkpoint.exists() else ()
     word = "running" if Job(cell.name, cell.folder).running else "left"
     state = f"{word}, {len(begun)} of {epochs} epochs" if begun else word
     if begun:

@@ -313,7 +313,7 @@ def variants(folder: Path, epochs: int) -> list[str]:
     for path in sorted(folder.glob("d*-seed*.json")):
         record = json.loads(path.read_text())
         name = re.fullmatch(r"d\d+-(.+)-seed\d+", path.stem)
-        if name and record.get("epochs", 0) + len(record.get("words", ())) == epochs:
+        if name and record.get("epochs") == epochs:
             by_variant.setdefault(name[1], {}).setdefault(record["network"]["width"], []).append(record)
     widths = sorted({width for found in by_variant.values() for width in found})
     lines = [

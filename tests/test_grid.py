@@ -21,7 +21,7 @@ from circlematch.errors import CircleMatchError, UsageError
 from circlematch.files import is_locked, locked
 from circlematch.model import Card
 from circlematch.parameters import initial_tensors
-from circlematch.training.checkpoint import Checkpoint, Epoch, read_checkpoint, write_checkpoint
+from circlematch.training.checkpoint import Checkpoint, Epoch, write_checkpoint
 from circlematch.training.plan import read_plan
 from circlematch.training.run import CHECKPOINT
 from circlematch.training.several import FailedRunError, Job, perform_all
@@ -249,19 +249,3 @@ def settings_of(network: dict[str, Any], recipe: dict[str, Any]) -> dict[str, An
     """All settings of a run in one place, but the number of classes, which its dataset decides."""
     both = {**network, **recipe, **recipe["augmentation"]}
     return {key: value for key, value in both.items() if key not in ("classes", "augmentation")}
-
-
-def test_time_is_told_by_all_clips_that_a_run_hears(grid: ModuleType) -> None:
-    plain = {"epochs": 100}  # as the oldest records have it, or with fields that are gone
-    assert grid.clips_heard(plain | {"scrambled_share": 0.1}, 1000) == 100_000
-    words = to_dict(Recipe(epochs=60, unknown_share=0.5, silence_share=0.5, word_epochs=40, word_share=1.5))
-    assert grid.clips_heard(words, 1000) == 60_000 + 40_000 * 1.5  # 3 clips for each keyword instead of 2
-
-
-def test_epochs_with_words_apart_count_among_those_that_are_done(grid: ModuleType) -> None:
-    cell = grid.Cell("gsc", 16, 0, variant="search/words-40")
-    write_begun(cell, 10, 2.0)
-    assert grid.state_of(cell, []) == ("left, 10 of 100 epochs", 180.0)
-    kept = read_checkpoint(cell.folder / CHECKPOINT)
-    write_checkpoint(cell.folder / CHECKPOINT, replace(kept, words=kept.history * 4))
-    assert grid.state_of(cell, []) == ("left, 50 of 100 epochs", 100.0)

@@ -22,7 +22,6 @@ class Clip:
     label: int
     speaker: str | None = None
     start_ms: int = 0
-    word: str = ""  # what is said, where the label is "unknown" and the dataset tells
 
 
 @dataclass(frozen=True)

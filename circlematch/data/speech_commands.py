@@ -80,7 +80,7 @@ def read_speech_commands(root: Path, name: str, archive: Path | None = None) -> 
     splits = {split: _twelve_classes(members) for split, members in by_split.items()}
     taken = {clip.path for clip in splits["train"]}
     spare = tuple(
-        Clip(path, LABELS.index(UNKNOWN), speaker_of(key), word=key.split("/")[0])
+        Clip(path, LABELS.index(UNKNOWN), speaker_of(key))
         for key, path in sorted(by_split["train"].items())
         if key.split("/")[0] not in KEYWORDS and path not in taken
     )
@@ -261,6 +261,6 @@ def _twelve_classes(members: dict[str, Path]) -> tuple[Clip, ...]:
     unknown = sorted(rank(others, salt="unknown")[:wanted])
     return (
         *(Clip(members[key], LABELS.index(key.split("/")[0]), speaker_of(key)) for key in keywords),
-        *(Clip(members[key], LABELS.index(UNKNOWN), speaker_of(key), word=key.split("/")[0]) for key in unknown),
+        *(Clip(members[key], LABELS.index(UNKNOWN), speaker_of(key)) for key in unknown),
         *(Clip(None, LABELS.index(SILENCE)) for _ in range(wanted)),
     )

@@ -5,7 +5,7 @@ A checkpoint is a model like any other: `circlematch spot --model runs/x/checkpo
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from circlematch.parameters import Tensors
 
 __all__ = ["Checkpoint", "Epoch", "read_checkpoint", "write_checkpoint"]
 
-HISTORY, STARTS, WORDS = "history", "starts", "words"
+HISTORY, STARTS = "history", "starts"
 
 
 @dataclass(frozen=True)
@@ -40,13 +40,11 @@ class Checkpoint:
     state: dict[str, npt.NDArray[Any]]
     history: tuple[Epoch, ...]
     starts: tuple[Epoch, ...] = ()  # the beginnings that were tried, where there were several
-    words: tuple[Epoch, ...] = ()  # the part before, with words apart, where it is over
 
 
 def write_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
     """Replace the checkpoint in one step: a crash leaves the old one or the new one, never a part."""
-    tables = {HISTORY: checkpoint.history, STARTS: checkpoint.starts, WORDS: checkpoint.words}
-    extra = {**checkpoint.state, **{name: _table(epochs) for name, epochs in tables.items()}}
+    extra = {**checkpoint.state, HISTORY: _table(checkpoint.history), STARTS: _table(checkpoint.starts)}
     write_model(path, checkpoint.card, checkpoint.weights, extra)
 
 
@@ -60,11 +58,8 @@ def read_checkpoint(path: Path) -> Checkpoint:
     model, extra = read_model(path)
     if HISTORY not in extra:
         raise DamagedFileError(f"{path} is a finished model, not a checkpoint; a run cannot be resumed from it")
-    history, starts, words = (_epochs(extra.pop(name, ())) for name in (HISTORY, STARTS, WORDS))
+    history = tuple(Epoch(*map(float, row)) for row in extra.pop(HISTORY))
+    starts = tuple(Epoch(*map(float, row)) for row in extra.pop(STARTS, ()))
     if len(history) != model.card.epochs:
         raise DamagedFileError(f"{path} is damaged: {len(history)} epochs of history after {model.card.epochs}")
-    return Checkpoint(model.card, model.tensors, extra, history, starts, words)
-
-
-def _epochs(table: Iterable[Iterable[float]]) -> tuple[Epoch, ...]:
-    return tuple(Epoch(*map(float, row)) for row in table)
+    return Checkpoint(model.card, model.tensors, extra, history, starts)

@@ -36,7 +36,6 @@ class Lessons:
     augmenter: Augmenter
     batch_size: int
     seed: int
-    before: int = 0  # epochs that went before these
 
     @property
     def size(self) -> int:
@@ -45,7 +44,6 @@ class Lessons:
 
     def batches(self, epoch: int) -> Iterator[Batch]:
         """The clips of an epoch in a shuffled order; the last batch may be smaller."""
-        epoch += self.before
         self.augmenter.pool.bring_to(epoch)
         generator = np.random.default_rng([self.seed, epoch])
         order = self.sampler.draw(generator)

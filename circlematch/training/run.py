@@ -3,7 +3,7 @@
 checkpoint.safetensors   where the run is, replaced after each epoch
 model.safetensors        the finished model
 record.json              what was run and what came out (docs/results.md)
-tensorboard/             curves, where TensorBoard is installed; tensorboard-words/ those of a part with words apart
+tensorboard/             curves, where TensorBoard is installed
 """
 
 from __future__ import annotations
@@ -34,7 +34,6 @@ from circlematch.training.native_step import NativeStep, why_not_native
 from circlematch.training.starts import begin, wasted_seconds
 from circlematch.training.step import Step
 from circlematch.training.watch import Terminal, Watcher, tensorboard_if_installed
-from circlematch.training.words import first_recipe, second_recipe, together, words_apart
 
 __all__ = ["STEPS", "Outcome", "Run", "make_step", "perform"]
 
@@ -83,83 +82,35 @@ def perform(
 
 
 def _perform(run: Run, resume: bool, watchers: Sequence[Watcher] | None, say: Callable[[str], None]) -> Outcome:
-    first = _first_part(run)
-    checkpoint = _starting_point(run, first, resume)
-    training = load_split(run.dataset, "train", spare=run.recipe.unknown_share is not None or first is not None)
+    checkpoint = _starting_point(run, resume)
+    step = make_step(run.step, run.network, run.recipe, run.seed, run.threads)
+    say(f"step: {step.name}")
+    if checkpoint is not None:
+        step.restore(checkpoint.weights, checkpoint.state)
+    training = load_split(run.dataset, "train", spare=run.recipe.unknown_share is not None)
+    pool = _noise_pool(run)
     validation = load_split(run.dataset, "validation")
-    augmenter = Augmenter(run.recipe.augmentation, _noise_pool(run))
-    work = Work(run, training, augmenter, watchers, say)
-    if first is not None and (checkpoint is None or checkpoint.card.labels == first.dataset.labels):
-        apart = load_split(first.dataset, "train", spare=True), load_split(first.dataset, "validation")
-        step, ended = work.train(first, first_recipe(run.recipe), apart, checkpoint)
-        checkpoint = Checkpoint(_card(run), together(step.weights(), run.network), {}, (), ended.starts, ended.history)
-        write_checkpoint(run.folder / CHECKPOINT, checkpoint)
-    recipe = run.recipe if first is None else second_recipe(run.recipe)
-    step, ended = work.train(run, recipe, (training, validation), checkpoint)
+    sampler = EpochSampler(training, run.dataset.labels, run.recipe)
+    augmenter = Augmenter(run.recipe.augmentation, pool)
+    lessons = Lessons(training, sampler, augmenter, run.recipe.batch_size, run.seed)
+
+    history = checkpoint.history if checkpoint is not None else ()
+    starts = checkpoint.starts if checkpoint is not None else ()
+
+    def keep(history: Sequence[Epoch]) -> None:
+        card = replace(_card(run), epochs=len(history), accuracy=_validation_of(history))
+        here = Checkpoint(card, step.weights(), step.state(), tuple(history), starts)
+        write_checkpoint(run.folder / CHECKPOINT, here)
+
+    if run.recipe.starts > 1 and not history:
+        keep(())  # so that a run that is stopped while it begins can be resumed
+        history, starts = begin(step, run.network, run.recipe, lessons, validation, say)
+        keep(history)
+    if watchers is None:  # only now, for their clocks run
+        watchers = [Terminal(run.recipe.epochs), *tensorboard_if_installed(run.folder / "tensorboard")]
+    epochs = train(step, run.recipe, lessons, validation, history, watchers, keep)
     _lean_to_silence(run, step)
-    return _finish(run, step, ended, work.sampler(recipe).size, {"train": training, "validation": validation})
-
-
-def _first_part(run: Run) -> Run | None:
-    """The part with words apart, where the recipe asks for one and the dataset has such words."""
-    dataset = words_apart(run.dataset) if run.recipe.word_epochs else None
-    if dataset is None:
-        return None
-    network = replace(run.network, classes=len(dataset.labels))
-    return replace(run, dataset=dataset, network=network)
-
-
-@dataclass(frozen=True)
-class Work:
-    """What all parts of a run have in common."""
-
-    run: Run
-    training: ClipSet
-    augmenter: Augmenter
-    watchers: Sequence[Watcher] | None
-    say: Callable[[str], None]
-
-    def sampler(self, recipe: Recipe) -> EpochSampler:
-        """Draws by the run's own labels, in which "unknown" is one."""
-        return EpochSampler(self.training, self.run.dataset.labels, recipe)
-
-    def train(
-        self, part: Run, recipe: Recipe, clips: tuple[ClipSet, ClipSet], checkpoint: Checkpoint | None
-    ) -> tuple[Step, Checkpoint]:
-        """Train a part with its training and validation clips, from its beginning or its checkpoint to its end.
-
-        Returns the step and its last checkpoint.
-        """
-        training, validation = clips
-        step = make_step(part.step, part.network, recipe, part.seed, part.threads)
-        self.say(
-            f"step: {step.name}"
-            + (f", {len(part.dataset.labels)} classes with words apart" if part is not self.run else "")
-        )
-        if checkpoint is not None:
-            step.restore(checkpoint.weights, checkpoint.state)
-        last = checkpoint or Checkpoint(_card(part), {}, {}, ())
-        lessons = Lessons(
-            training, self.sampler(recipe), self.augmenter, recipe.batch_size, part.seed, before=len(last.words)
-        )
-
-        def keep(history: Sequence[Epoch]) -> None:
-            nonlocal last
-            card = replace(_card(part), epochs=len(history), accuracy=_validation_of(history))
-            last = replace(last, card=card, weights=step.weights(), state=step.state(), history=tuple(history))
-            write_checkpoint(part.folder / CHECKPOINT, last)
-
-        if recipe.starts > 1 and not last.history:
-            keep(())  # so that a run that is stopped while it begins can be resumed
-            history, starts = begin(step, part.network, recipe, lessons, validation, self.say)
-            last = replace(last, starts=starts)
-            keep(history)
-        watchers = self.watchers
-        if watchers is None:  # only now, for their clocks run
-            board = part.folder / ("tensorboard" if part is self.run else "tensorboard-words")
-            watchers = [Terminal(recipe.epochs), *tensorboard_if_installed(board)]
-        train(step, recipe, lessons, validation, last.history, watchers, keep)
-        return step, last
+    return _finish(run, step, epochs, starts, lessons, {"train": training, "validation": validation})
 
 
 def _noise_pool(run: Run) -> NoisePool:
@@ -173,7 +124,7 @@ def _noise_pool(run: Run) -> NoisePool:
     return make_pool(run.seed, recordings)
 
 
-def _starting_point(run: Run, first: Run | None, resume: bool) -> Checkpoint | None:
+def _starting_point(run: Run, resume: bool) -> Checkpoint | None:
     path = run.folder / CHECKPOINT
     if not resume:
         if path.exists():
@@ -182,9 +133,8 @@ def _starting_point(run: Run, first: Run | None, resume: bool) -> Checkpoint | N
     if not path.exists():
         raise UsageError(f"{run.folder} holds no {CHECKPOINT} to resume; leave --resume out to begin")
     checkpoint = read_checkpoint(path)
-    part = first if first is not None and checkpoint.card.labels == first.dataset.labels else run
     for what in ("network", "recipe", "seed", "labels"):
-        given, kept = getattr(_card(part), what), getattr(checkpoint.card, what)
+        given, kept = getattr(_card(run), what), getattr(checkpoint.card, what)
         if given != kept:
             raise UsageError(f"{run.folder} was begun with another {what} ({kept}); resume it with the same")
     return checkpoint
@@ -238,12 +188,12 @@ def _validation_of(history: Sequence[Epoch]) -> dict[str, float]:
 def _finish(
     run: Run,
     step: Step,
-    ended: Checkpoint,
-    clips_per_epoch: int,
+    epochs: list[Epoch],
+    starts: Sequence[Epoch],
+    lessons: Lessons,
     loaded: dict[str, ClipSet],
 ) -> Outcome:
     """The end of a run: every held-out split is read once."""
-    epochs, words, starts = ended.history, ended.words, ended.starts
     held_out = [split for split in run.dataset.splits if split != "train"]
     reports = {}
     for split in held_out:
@@ -262,7 +212,7 @@ def _finish(
         "split_rule": run.dataset.split_rule,
         "dataset_notes": list(run.dataset.notes),
         "sizes": sizes,
-        "clips_per_epoch": clips_per_epoch,
+        "clips_per_epoch": lessons.size,
         "broken_files": {split: len(clips.broken) for split, clips in loaded.items()},
         "front_end": to_dict(FRONT_END),
         "network": to_dict(run.network),
@@ -275,12 +225,9 @@ def _finish(
         "threads": threads_of(step),
         "peak_resident_mib": peak_resident_mib(),
         "processor": processor(),
-        "training_seconds": round(
-            sum(epoch.seconds for epoch in (*words, *epochs)) + wasted_seconds(starts, words or epochs), 1
-        ),
+        "training_seconds": round(sum(epoch.seconds for epoch in epochs) + wasted_seconds(starts, epochs), 1),
         "step": step.name,
         "starts": _rows(starts),
-        "words": _rows(words),
         "history": _rows(epochs),
         "versions": versions(),
         "commit": card.commit,
