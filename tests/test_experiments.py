@@ -92,7 +92,7 @@ def test_the_figure_shows_the_mean_and_spread_of_the_records(experiments: dict[s
     points = [line.get_xydata().tolist() for line in first.lines]
     assert [[8000.0, pytest.approx(92.0)]] in points
     legend = [text.get_text() for text in first.get_legend().get_texts()]
-    assert "measured here, the paper's recipe, 3 of 5 seeds so far" in legend
+    assert "measured here, the paper's recipe, 3 of 5 seeds" in legend
     assert all("measured" not in text.get_text() for text in second.get_legend().get_texts())
     assert figures.of_records([{"accuracy": {"test": share}} for share in (0.9, 0.92)], "test") == (
         pytest.approx(91.0),
