@@ -53,13 +53,15 @@ def speed() -> str:
     for path in sorted(
         (RESULTS / "bench").glob("train-d*.json"), key=lambda path: int(path.stem.removeprefix("train-d"))
     ):
-        best = json.loads(path.read_text())["runs"][-1]
+        record = json.loads(path.read_text())
+        best = record["runs"][-1]
         plain, native = best["plain_examples_per_second"], best["native_examples_per_second"]
         rows.append(f"| D{best['width']} | {plain:,.0f}/s | {native:,.0f}/s | {best['ratio']:.1f} |")
     run = json.loads(ONE_CORE.read_text())
     rows += [
         "",
-        f"Clips per second on {best['threads']} cores, augmentation and features included. A run of",
+        f"Clips per second on {best['threads']} cores ({record['processor'].replace('(R)', '')}; with AVX2 only they are",
+        "[fewer](docs/native_step.md)), augmentation and features included. A run of",
         f"D{run['network']['width']}, {run['epochs']} epochs of {run['sizes']['train']:,} clips, took"
         f" {run['training_seconds'] / 60:.1f} minutes on one core of the same machine.",
     ]
