@@ -60,8 +60,8 @@ def speed() -> str:
     run = json.loads(ONE_CORE.read_text())
     rows += [
         "",
-        f"Clips per second on {best['threads']} cores ({record['processor'].replace('(R)', '')}; with AVX2 only they are",
-        "[fewer](docs/native_step.md)), augmentation and features included. A run of",
+        f"Clips per second on {best['threads']} cores ({record['processor'].replace('(R)', '')}; with AVX2 only they",
+        "are [fewer](docs/native_step.md)), augmentation and features included. A run of",
         f"D{run['network']['width']}, {run['epochs']} epochs of {run['sizes']['train']:,} clips, took"
         f" {run['training_seconds'] / 60:.1f} minutes on one core of the same machine.",
     ]
