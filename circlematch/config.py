@@ -177,7 +177,6 @@ class Recipe:
     label_smoothing: float = 0.05
     unknown_share: float | None = None  # unknown words drawn anew each epoch, per keyword; None: always the same tenth
     silence_share: float | None = None  # the same for clips of silence
-    even_keywords: bool = False  # each keyword as often as any other, however many recordings it has; not in the paper
     silence_bias: float = 0.0  # added to the bias of silence when training is over; not in the paper
     starts: int = 1  # beginnings that are tried, of which the best goes on; not in the paper
     start_epochs: int = 3  # epochs of each round, after which the better half of them goes on

@@ -154,7 +154,6 @@ TRIALS: dict[str, dict[str, Any]] = {
     "long-250": QUICK | {"epochs": 250, "silence_share": 0.5, "silence_bias": 0.5},
     # the same as long-100, with the recordings of v0.01 that v0.02 left out, as all runs from here on
     "both-100": QUICK | {"epochs": 100, "silence_share": 0.5, "silence_bias": 0.5, "start_epochs": 2},
-    "even-100": QUICK | {"epochs": 100, "silence_share": 0.5, "silence_bias": 0.5, "even_keywords": True},
 }
 SEARCHED = {  # what was run: (width, seed) of each trial
     "lr1e-2": ((4, 0), (8, 0), (16, 0)),
@@ -183,7 +182,6 @@ SEARCHED = {  # what was run: (width, seed) of each trial
     "long-100": ((32, 0),),
     "long-250": ((32, 0),),
     "both-100": ((32, 0),),
-    "even-100": ((16, 0), (32, 0)),
 }
 VARIANTS: dict[str, dict[str, Any]] = {
     **{f"reading/{name}": {"epochs": READING_EPOCHS} | changes for name, changes in READINGS.items()},

@@ -57,18 +57,3 @@ def test_a_set_without_background_is_heard_as_it_is() -> None:
     words = ClipSet("train", np.zeros((6, 1), np.int16), np.arange(6), np.array([0, 1] * 3), (None,) * 6, {})
     sampler = EpochSampler(words, ("a", "b"), Recipe(unknown_share=1.0, silence_share=1.0))
     assert sorted(draw(sampler, 0)) == list(range(6))
-
-
-def test_keywords_are_heard_equally_often_where_the_recipe_says_so() -> None:
-    labels = np.array([0] * 30 + [1] * 10 + [2] * 4 + [3] * 4)
-    held = ClipSet("train", np.zeros((48, 1), np.int16), np.arange(48), labels, (None,) * 48, {})
-    sampler = EpochSampler(held, LABELS, Recipe(unknown_share=0.1, silence_share=0.1, even_keywords=True))
-    heard: Counter[int] = Counter()
-    for seed in range(100):
-        epoch = Counter(draw(sampler, seed))
-        assert sum(epoch.values()) == sampler.size == 48
-        assert [sum(epoch[clip] for clip in range(*bounds)) for bounds in ((0, 30), (30, 40))] == [20, 20]
-        assert {epoch[clip] for clip in range(30)} == {0, 1}  # twenty of the thirty
-        assert {epoch[clip] for clip in range(30, 40)} == {2}
-        heard.update(epoch)
-    assert min(heard[clip] for clip in range(30)) > 40  # each about 67 times

@@ -1,8 +1,7 @@
 """Which clips an epoch hears.
 
 The paper's: every clip of the split once. A recipe may ask for more of the background instead: then each epoch hears
-every keyword once, and its own draw of the unknown words and of silence. Where some keywords have more recordings than
-others, a recipe may ask for all keywords equally often: then each epoch has its own draw of every keyword too.
+every keyword once, and its own draw of the unknown words and of silence.
 """
 
 from __future__ import annotations
@@ -26,11 +25,7 @@ class EpochSampler:
         base[len(clips) - clips.spare :] = False
         keywords = sum(len(where) for label, where in of.items() if label not in (UNKNOWN, SILENCE))
         self.drawn: list[tuple[npt.NDArray[np.int64], int]] = []  # (from which, how many)
-        wanted = [(UNKNOWN, recipe.unknown_share), (SILENCE, recipe.silence_share)]
-        if recipe.even_keywords:
-            words = [label for label in labels if label not in (UNKNOWN, SILENCE)]
-            wanted = [*((word, 1 / len(words)) for word in words), *wanted]
-        for label, share in wanted:
+        for label, share in ((UNKNOWN, recipe.unknown_share), (SILENCE, recipe.silence_share)):
             where = of.get(label, np.empty(0, np.int64))
             if share is not None and where.size:
                 base[where] = False
