@@ -194,8 +194,12 @@ def _draw_circle(axes: Any, what: Explanation) -> None:
 
 
 def _draw_scores(axes: Any, what: Explanation) -> None:
-    ranked = sorted(what.prediction.scores.items(), key=lambda item: item[1], reverse=True)[:MOST_BARS]
-    labels, shares = [label for label, _ in ranked], [share for _, share in ranked]
+    scores = what.prediction.scores
+    labels = sorted(scores, key=lambda label: scores[label], reverse=True)
+    if labels.index(what.label) >= MOST_BARS:  # the class that is looked at has its bar, however unlikely it is
+        labels.insert(MOST_BARS - 1, what.label)
+    labels = labels[:MOST_BARS]
+    shares = [scores[label] for label in labels]
     colours = ["C0" if label == what.label else "lightgray" for label in labels]
     axes.barh(range(len(labels)), shares, color=colours)
     axes.set_yticks(range(len(labels)), labels)

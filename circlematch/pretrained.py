@@ -8,7 +8,7 @@ from pathlib import Path
 from circlematch.errors import UnknownModelError
 from circlematch.model import Card, Model, read_model
 
-__all__ = ["cards", "load", "names"]
+__all__ = ["card_page", "cards", "load", "names"]
 
 SUFFIX = ".safetensors"
 
@@ -28,6 +28,12 @@ def _order(name: str) -> tuple[str, int, str]:
 def cards() -> list[Card]:
     """What is known about each released model."""
     return [load(name).card for name in names()]
+
+
+def card_page(name: str) -> Path | None:
+    """Where the page about a released model lies; None for other models, and where the package is no folder."""
+    page = resources.files("circlematch.weights") / f"{name}.md"
+    return page if name in names() and isinstance(page, Path) and page.is_file() else None
 
 
 def load(model: str | Path) -> Model:

@@ -8,9 +8,10 @@ ablations.png         what each part of the network is worth, with the paper's f
 transformations.png   temporal weights of one word's prototypes when its clip is shifted or compressed
 explain.png           what `circlematch explain` draws of a word that was synthesised
 
-Peers are the networks of up to 30,000 parameters whose 12-class accuracy is published: no variants of an ablation, and
-of a study of many networks (kws_streaming) its best. A peer of peers.json has its source; where the figure was not read
-there, its note says where, and it is shown apart.
+What is measured here, and the paper's, has digital zero for silence; a peer has the silence of its own source, zero or
+noise. Peers are the networks of up to 30,000 parameters whose 12-class accuracy is published: no variants of an
+ablation, and of a study of many networks (kws_streaming) its best. A peer of peers.json has its source; where the
+figure was not read there, its note says where, and it is shown apart.
 """
 
 from __future__ import annotations
@@ -53,7 +54,8 @@ PEERS = Path(__file__).with_name("peers.json")
 EXPLAINED, COMMANDS = "d16-gsc", ROOT / "examples" / "commands.flac"
 LETTERS, NEAR = 7.0, 6  # points: size of the names, and how far from its point a name stands
 HEIGHTS = (6, 3.9)  # inches, of the rows of panels: the second has no peers
-PAPERS_RECIPE, RELEASE = ("o", "C0", "measured here, the paper's recipe"), ("D", "C3", "measured here, release recipe")
+PAPERS_RECIPE = ("o", "C0", "measured here, the paper's recipe")
+RELEASE = ("D", "C3", "measured here, release recipe, v0.01 and composite")
 
 
 @dataclass(frozen=True)
@@ -70,7 +72,7 @@ class Panel:
 
 PANELS = (
     Panel(
-        "Speech Commands v0.01, 12 classes, test with digital silence",
+        "Speech Commands v0.01, 12 classes",
         "gsc1",
         len(LABELS),
         (81, 99),
@@ -78,7 +80,7 @@ PANELS = (
         "v1",
     ),
     Panel(
-        "Speech Commands v0.02, 12 classes, test with digital silence",
+        "Speech Commands v0.02, 12 classes",
         "gsc2",
         len(LABELS),
         (81, 99),
@@ -89,7 +91,7 @@ PANELS = (
                 "archive-zero",
                 (*PAPERS_RECIPE[:2], f"{PAPERS_RECIPE[2]}, composite, archive"),
             ),
-            ("gsc", "release", "archive-v2-zero", (*RELEASE[:2], f"{RELEASE[2]}, composite, archive")),
+            ("gsc", "release", "archive-v2-zero", (*RELEASE[:2], f"{RELEASE[2]}, archive")),
         ),
         "v2",
     ),
@@ -128,7 +130,10 @@ def _draw_panel(axes: Axes, panel: Panel, peers: list[dict[str, Any]]) -> list[t
     axes.set_xlim(800, 45_000)
     axes.set_ylim(*panel.accuracies)
     shown = [peer for peer in peers if panel.peers in peer and peer["parameters"] < axes.get_xlim()[1]]
-    for apart, marker, size, words in ((False, "x", 36, "as published"), (True, ".", 40, "as quoted by third parties")):
+    for apart, marker, size, words in (
+        (False, "x", 36, "as published, with their own silence"),
+        (True, ".", 40, "as quoted by third parties"),
+    ):
         points = [(peer["parameters"], peer[panel.peers]) for peer in shown if ("note" in peer) == apart]
         if points:
             axes.scatter(*zip(*points, strict=True), size, marker=marker, color="grey", label=f"others, {words}")
@@ -321,7 +326,8 @@ def draw_explained() -> Figure:
 
 def explained_digest() -> str:
     """SHA-256 of what the picture is made of: its last digits are not the same on every machine."""
-    return hashlib.sha256(weights_of(EXPLAINED).encode() + COMMANDS.read_bytes()).hexdigest()
+    drawn_by = (ROOT / "circlematch" / "explain.py").read_bytes()
+    return hashlib.sha256(weights_of(EXPLAINED).encode() + COMMANDS.read_bytes() + drawn_by).hexdigest()
 
 
 def digest(figure: Figure) -> str:
@@ -329,7 +335,8 @@ def digest(figure: Figure) -> str:
     shown: list[Any] = [figure.get_suptitle()]
     for axes in figure.axes:
         legend = axes.get_legend()
-        shown += [axes.get_title(), axes.get_title(loc="left")]
+        shown += [axes.get_title(), axes.get_title(loc="left"), axes.get_xlabel(), axes.get_ylabel()]
+        shown += [axes.get_xscale(), [round(edge, 6) for edge in (*axes.get_xlim(), *axes.get_ylim())]]
         shown += [text.get_text() for text in (*(legend.get_texts() if legend else ()), *axes.texts)]
         shown += [line.get_xydata().round(6).tolist() for line in axes.get_lines()]
         shown += [cloud.get_offsets().round(6).tolist() for cloud in axes.collections if len(cloud.get_offsets())]

@@ -20,10 +20,11 @@ from statistics import mean, stdev
 from typing import Any
 
 from grid import SEEDS, WIDTHS, Cell
-from measured import accuracies, checked, measured, weights_of
-from places import RESULTS, ROOT, parser_of
+from measured import accuracies, first_fold, measured, weights_of
+from places import ROOT, parser_of
 from tables import SOUNDS
 
+from circlematch.data.speech_commands import NEWER
 from circlematch.model import Card, read_model
 from circlematch.pretrained import load, names
 from circlematch.safetensors import digest
@@ -80,7 +81,7 @@ COMMON_LIMITS = (
     "It judges one second at a time. The longer it listens, the more often it is wrong; choose the threshold on "
     "recordings of your own.",
 )
-COMPOSITE = ", from the composite set (`experiments/composite.py`: 22 words of v0.02, the others of v0.01)"
+MADE_BY = " (22 words of v0.02, the others of v0.01: `experiments/composite.py`)"
 DEAF_TO_NOISE = "Silence was digital zero in training: it takes much real noise for a word. Use the release models."
 FAMILIES = (
     Family(
@@ -108,36 +109,36 @@ def best(family: Family, width: int) -> Cell | None:
 
     def merit(cell: Cell) -> tuple[bool, float]:
         record = json.loads(cell.record.read_text())
-        calm = family.noisy and sounds_of(cell, record) < SOUNDS
+        calm = family.noisy and first_fold(cell.name, record["weights_sha256"]) < SOUNDS
         return calm, mean(float(record["accuracy"][split]) for split in family.chosen_on)
 
     return max(family.cells(width), key=merit, default=None)
 
 
-def sounds_of(cell: Cell, record: dict[str, Any]) -> float:
-    """The share of the seconds of ESC-50's first fold that a run's model takes for a keyword."""
-    path = RESULTS / "world" / "first-fold" / f"{cell.name.replace('/', '-')}.json"
-    command = f"experiments/world.py --first-fold runs/{cell.name}/model.safetensors"
-    if not path.exists():
-        raise SystemExit(f"{path} is missing: run {command}")
-    return float(checked(path, command, record["weights_sha256"])["seconds_taken_for_a_keyword"])
+def holds(path: Path, weights: str) -> bool:
+    """Whether a model file has these weights."""
+    return digest(dict(read_model(path)[0].tensors)) == weights
 
 
 def place(runs: Path) -> None:
-    """Copy the best runs' models into the package."""
+    """Copy the best runs' models into the package, but for those that are there; all or none."""
+    found: dict[Path, Path] = {}  # from, to
     for family in FAMILIES:
         for width in WIDTHS:
             cell = best(family, width)
             if cell is None:
                 continue
-            source = runs / cell.name / "model.safetensors"
             record = json.loads(cell.record.read_text())
+            source, to = runs / cell.name / "model.safetensors", WEIGHTS / f"{record['name']}.safetensors"
+            if to.is_file() and holds(to, record["weights_sha256"]):
+                continue
             if not source.is_file():
                 raise SystemExit(f"{source} is missing; give the --runs folder in which {cell.name} ran")
-            model, _ = read_model(source)
-            if digest(dict(model.tensors)) != record["weights_sha256"]:
+            if not holds(source, record["weights_sha256"]):
                 raise SystemExit(f"{source} is not the model of {cell.record}")
-            shutil.copyfile(source, WEIGHTS / f"{model.card.name}.safetensors")
+            found[source] = to
+    for source, to in found.items():
+        shutil.copyfile(source, to)
 
 
 def family_of(card: Card) -> Family:
@@ -167,14 +168,14 @@ def card_text(name: str) -> str:
         f"- Recipe `{family.recipe}`, {card.epochs} epochs, peak learning rate {card.recipe.peak_learning_rate:g}, seed"
         f" {card.seed}: the best of {len(seeds)} on {family.rule}. Commit `{card.commit}`.",
         f"- `circlematch train --task {card.task} --width {card.network.width} --recipe {family.recipe}"
-        f" --seed {card.seed}` at that commit makes it again{COMPOSITE if family.noisy else ''}.",
+        f" --seed {card.seed}` at that commit trains it again; bits are the same on the same kind of processor.",
         *([f"- {note}"] if note else []),
         f"- SHA-256 of the weights: `{weights_of(name)}`.",
         "",
         "## Data and licence",
         f"- {card.source}; {card.licence}. The weights are {card.licence} too: name the source.",
         f"- Split: {card.split_rule}; no speaker is in two splits.",
-        *(f"- {note[0].upper()}{note[1:]}." for note in card.notes),
+        *(f"- {note[0].upper()}{note[1:]}{MADE_BY if NEWER[1] in note else ''}." for note in card.notes),
         *([f"- {family.data}"] if family.data else []),
         "",
         "## Limits",

@@ -27,9 +27,10 @@ from circlematch.data.epoch import EpochSampler
 from circlematch.data.noise import make_pool
 from circlematch.data.tasks import read_task
 from circlematch.files import write_json
-from circlematch.machine import commit, versions
+from circlematch.machine import commit, processor, versions
 from circlematch.nn import CircleMatch
 from circlematch.nn.lifting import LiftingBlock, LiftingFilter
+from circlematch.safetensors import digest
 from circlematch.training.loop import Lessons, train
 from circlematch.training.torch_step import TorchStep
 
@@ -175,6 +176,8 @@ def measure(structure: str, width: int, seed: int, data: Path) -> dict[str, obje
         "accuracy": {"validation": history[-1].validation_accuracy},
         "training_seconds": round(sum(epoch.seconds for epoch in history), 1),
         "step": step.name,
+        "processor": processor(),
+        "weights_sha256": digest(step.weights()),
         "versions": versions(),
         "commit": commit(),
     }

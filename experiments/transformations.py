@@ -162,7 +162,7 @@ def main(words: Sequence[str] | None = None) -> int:
     """Measure on the test split, and write the record."""
     parser = parser_of(__doc__)
     parser.add_argument(
-        "--model", default="d16-gsc1", help="a released model's name, or a model file, of which no record is kept"
+        "--model", default="d32-gsc1", help="a released model's name, or a model file, of which no record is kept"
     )
     options = parser.parse_args(words)
 

@@ -7,6 +7,7 @@ import json
 import sys
 from itertools import combinations
 from pathlib import Path
+from shutil import copyfile
 from types import ModuleType
 
 import numpy as np
@@ -16,6 +17,8 @@ import torch
 import circlematch
 from circlematch.config import Network, Recipe, to_dict
 from circlematch.data.cache import ClipSet
+from circlematch.data.speech_commands import KEYWORDS
+from circlematch.safetensors import digest
 
 
 @pytest.fixture
@@ -151,21 +154,77 @@ def test_what_small_networks_and_sounds_were_asked_for(
 
 def test_changes_stand_with_their_spread_and_their_signs_are_counted(experiments: dict[str, ModuleType]) -> None:
     grid, tables = experiments["grid"], experiments["tables"]
-    assert tables.signs()[-1] == "| v0.02's archive, zeros | 0 of 5 | not run |"
+    assert tables.signs()[-1] == "| v0.02's archive, zeros | 0 of 5 | not run | not run |"
     for row in grid.ABLATIONS:
-        better = {"full": 0.0, "dense-bands": 0.01}.get(row, -0.01)
+        better = {"full": 0.0, "dense-bands": 0.0025}.get(row, -0.01)  # a standard error is 0.14 points
         for seed in (0, 1):
             share = 0.94 + better + 0.002 * seed
             zeros = share if row != "no-path" else 0.95
             keep(grid, grid.Cell("composite", 16, seed, row), test=share, archive_zero=zeros)
     assert tables.signs()[-2:] == [
-        "| composite, test | 2 of 5 | all |",
-        "| v0.02's archive, zeros | 2 of 5 | all but no-path |",
+        "| composite, test | 2 of 5 | all | no-circular, no-cross, no-path, mean-pooling |",
+        "| v0.02's archive, zeros | 2 of 5 | all but no-path | no-circular, no-cross, no-path, mean-pooling |",
     ]
     rows = {line.split(" | ")[0].strip("| "): line.split(" | ") for line in tables.table2("composite")}
     assert rows["no-circular"][3] == "−1.00 ± 0.20"
     assert rows["no-path"][5] == "+0.90 ± 0.14"
     assert rows["full"][3] == ""
+
+
+def test_keywords_that_were_heard_in_the_newer_recordings_stand_apart(experiments: dict[str, ModuleType]) -> None:
+    grid, tables = experiments["grid"], experiments["tables"]
+    assert tables.halves() == []
+    for width in grid.WIDTHS:
+        cell = grid.Cell("composite", width, 0)
+        keep(grid, cell, archive_zero=0.9)
+        of_word = {word: {"recall": 0.9 if word in ("yes", "no", "down", "left", "go") else 0.8} for word in KEYWORDS}
+        of_word["yes"] = {"recall": 0.4 + width / 100}
+        record = json.loads(cell.record.read_text()) | {"reports": {"archive-zero": {"per_class": of_word}}}
+        cell.record.write_text(json.dumps(record))
+    assert [line.split(": ")[1] for line in tables.halves()[-2:]] == [
+        "heard in v0.02's recordings | 80.80 | 81.60 | 83.20 | 86.40 |",
+        "heard in v0.01's | 80.00 | 80.00 | 80.00 | 80.00 |",
+    ]
+
+
+def test_settings_that_are_no_more_are_told_where_they_were_in_use(experiments: dict[str, ModuleType]) -> None:
+    grid, tables = experiments["grid"], experiments["tables"]
+    for seed, (share, words) in enumerate(((0.0, False), (0.2, False), (0.0, True))):
+        cell = grid.Cell("gsc1", 8, seed, variant=f"reading/alpha{(1.5, 2.5, 5)[seed]}")
+        keep(grid, cell, validation=0.9)
+        record = json.loads(cell.record.read_text())
+        record["recipe"] |= {"scrambled_share": share, "unheard_of": words} if words else {"scrambled_share": share}
+        cell.record.write_text(json.dumps(record))
+    said = [line.split(" | ")[-1] for line in tables.variants(grid.RESULTS / "gsc1" / "reading", 30)[2:]]
+    assert said == [
+        "initial_scale 1.5 |",
+        "initial_scale 2.5, scrambled_share 0.2 |",
+        "initial_scale 5.0, unheard_of True |",
+    ]
+
+
+def test_models_are_placed_all_or_none_and_those_that_are_there_need_no_run(
+    experiments: dict[str, ModuleType], repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    grid, release = experiments["grid"], experiments["release"]
+    weights, runs = tmp_path / "weights", tmp_path / "runs"
+    weights.mkdir()
+    monkeypatch.setattr(release, "WEIGHTS", weights)
+    there = repository / "circlematch" / "weights"
+    for name, cell in (("d4-gsc1", grid.Cell("gsc1", 4, 0)), ("d8-gsc1", grid.Cell("gsc1", 8, 0))):
+        keep(grid, cell, validation=0.9)
+        sha = digest(dict(circlematch.load(name).tensors))
+        record = json.loads(cell.record.read_text()) | {"name": name, "weights_sha256": sha}
+        cell.record.write_text(json.dumps(record))
+    first = runs / "gsc1" / "paper" / "d4-seed0" / "model.safetensors"
+    first.parent.mkdir(parents=True)
+    copyfile(there / "d4-gsc1.safetensors", first)
+    with pytest.raises(SystemExit, match="d8-seed0 ran"):
+        release.place(runs)
+    assert not list(weights.iterdir())
+    copyfile(there / "d8-gsc1.safetensors", weights / "d8-gsc1.safetensors")
+    release.place(runs)
+    assert (weights / "d4-gsc1.safetensors").read_bytes() == first.read_bytes()
 
 
 def test_a_row_whose_records_differ_says_so_by_width(experiments: dict[str, ModuleType]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -52,6 +53,18 @@ def test_times_are_those_of_the_recording(model: Model, recording: np.ndarray) -
     assert what.summary()["start"] == what.prediction.start
     strongest = [max(range(100), key=curve.__getitem__) for curve in what.responses.tolist()]
     assert what.peaks == pytest.approx([what.from_seconds + frame / 100 for frame in strongest])
+
+
+def test_the_class_that_is_looked_at_has_a_bar_among_many_others(model: Model, recording: np.ndarray) -> None:
+    pytest.importorskip("matplotlib")
+    what = explain(model, recording, 16_000)
+    scores = {f"word {rank}": (40 - rank) / 1000 for rank in range(31)}
+    for label, shown in (("word 30", [*range(11), 30]), ("word 3", range(12))):
+        prediction = replace(what.prediction, label="word 0", scores=scores)
+        axes = picture_of(replace(what, label=label, prediction=prediction)).axes[-1]
+        assert [text.get_text() for text in axes.get_yticklabels()] == [f"word {rank}" for rank in shown]
+        widths = [bar.get_width() for bar in axes.patches]
+        assert widths == pytest.approx([scores[f"word {rank}"] for rank in shown])
 
 
 def test_the_picture_shows_these_numbers(model: Model, recording: np.ndarray) -> None:

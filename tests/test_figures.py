@@ -119,7 +119,10 @@ def test_a_figure_that_was_not_read_at_its_source_is_shown_apart(figures: Module
     assert all(peer["source"] for peer in peers)
     first = figures.draw_pareto().axes[0]
     clouds = {cloud.get_label(): cloud.get_offsets().tolist() for cloud in first.collections if cloud.get_label()}
-    for apart, label in ((False, "others, as published"), (True, "others, as quoted by third parties")):
+    for apart, label in (
+        (False, "others, as published, with their own silence"),
+        (True, "others, as quoted by third parties"),
+    ):
         assert clouds[label] == [[p["parameters"], p["v1"]] for p in peers if ("note" in p) == apart and "v1" in p]
         assert clouds[label]
 

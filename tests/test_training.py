@@ -133,6 +133,19 @@ def test_a_run_is_not_resumed_with_other_settings(words: Path, tmp_path: Path, c
         quietly(replace(run, **change), resume=True)  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize(
+    ("change", "told"), [({"split_rule": "by chance"}, "split"), ({"notes": ("half of it is new",)}, "set of data")]
+)
+def test_a_run_is_not_resumed_with_other_data(
+    words: Path, tmp_path: Path, change: dict[str, object], told: str
+) -> None:
+    run = a_run(words, tmp_path / "run")
+    with pytest.raises(KeyboardInterrupt):
+        quietly(run, watchers=(StopAfter(0),))
+    with pytest.raises(UsageError, match=f"another {told}"):
+        quietly(replace(run, dataset=replace(run.dataset, **change)), resume=True)  # type: ignore[arg-type]
+
+
 def test_resuming_from_nothing_or_from_a_finished_model_is_a_sentence(words: Path, tmp_path: Path) -> None:
     run = a_run(words, tmp_path / "run", recipe=replace(RECIPE, epochs=1))
     with pytest.raises(UsageError, match=r"holds no checkpoint\.safetensors"):

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import argparse
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from circlematch import pretrained
 from circlematch.cli.options import Commands, add_command, add_json, print_json
+from circlematch.config import RECIPES
 from circlematch.model import Card
 
 BYTES_PER_PARAMETER = 4
@@ -26,7 +29,7 @@ def run(options: argparse.Namespace) -> int:
         if options.json:
             print_json(_plain(card))
         else:
-            print(_card(card))
+            print(_card(card, pretrained.card_page(options.name)))
         return 0
     cards = pretrained.cards()
     if options.json:
@@ -48,7 +51,16 @@ def _percent(card: Card, split: str) -> str:
     return f"{card.accuracy[split]:.2%}" if split in card.accuracy else "not run"
 
 
-def _card(card: Card) -> str:
+def _recipe(card: Card) -> str:
+    """The name of its recipe, if it has one, whatever the number of epochs."""
+    for name, recipe_of in RECIPES.items():
+        _, recipe = recipe_of(card.network.width)
+        if replace(recipe, epochs=card.recipe.epochs) == card.recipe:
+            return name
+    return "none that has a name"
+
+
+def _card(card: Card, page: Path | None) -> str:
     """The model card as text."""
     accuracies = ", ".join(f"{split} {share:.2%}" for split, share in card.accuracy.items())
     rows = {
@@ -57,10 +69,13 @@ def _card(card: Card) -> str:
         "task": card.task,
         "labels": " ".join(card.labels),
         "accuracy": accuracies,
+        "recipe": _recipe(card),
         "trained": f"{card.epochs} epochs, seed {card.seed}, peak learning rate {card.recipe.peak_learning_rate:g}",
         "data": card.source,
         "licence": card.licence,
         "split": card.split_rule,
         "made by": f"circlematch {card.version}, commit {card.commit or 'unknown'}",
     }
+    if page is not None:
+        rows["more"] = f"noise and sounds, how it was made, its limits: {page}"
     return "\n".join([*(f"{key:<12}{value}" for key, value in rows.items()), *(f"{'note':<12}{n}" for n in card.notes)])

@@ -38,6 +38,15 @@ from circlematch.training.watch import Terminal, Watcher, tensorboard_if_install
 __all__ = ["STEPS", "Outcome", "Run", "make_step", "perform"]
 
 CHECKPOINT, MODEL, RECORD = "checkpoint.safetensors", "model.safetensors", "record.json"
+# What of a model's card must be the same when a run is resumed, in words.
+SAME = {
+    "network": "network",
+    "recipe": "recipe",
+    "seed": "seed",
+    "labels": "list of labels",
+    "split_rule": "split",
+    "notes": "set of data",
+}
 
 
 @dataclass(frozen=True)
@@ -133,8 +142,8 @@ def _starting_point(run: Run, resume: bool) -> Checkpoint | None:
     if not path.exists():
         raise UsageError(f"{run.folder} holds no {CHECKPOINT} to resume; leave --resume out to begin")
     checkpoint = read_checkpoint(path)
-    for what in ("network", "recipe", "seed", "labels"):
-        given, kept = getattr(_card(run), what), getattr(checkpoint.card, what)
+    for field, what in SAME.items():
+        given, kept = getattr(_card(run), field), getattr(checkpoint.card, field)
         if given != kept:
             raise UsageError(f"{run.folder} was begun with another {what} ({kept}); resume it with the same")
     return checkpoint
