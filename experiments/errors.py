@@ -4,11 +4,16 @@ python experiments/errors.py d32-gsc      one record each in results/errors/
 
 A word is as loud as its loudest 0.2 s. Speech Commands holds recordings in which nothing is heard; calling one of them
 silence is an error by its label. Beside it stands what the model of the paper's recipe says to the same words.
+
+v0.02 left out faint, cut and unclear recordings of v0.01. Of the keywords that it has recordings of, validation's clips
+are counted apart: those that it kept and those that it left out.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,6 +24,7 @@ import circlematch
 from circlematch.config import FRONT_END
 from circlematch.data.cache import ClipSet, load_split
 from circlematch.data.dataset import SILENCE
+from circlematch.data.speech_commands import KEYWORDS, OLDER, left_out, newer_version, read_speech_commands
 from circlematch.data.tasks import read_task
 from circlematch.evaluation import predict_all
 from circlematch.files import write_json
@@ -72,6 +78,19 @@ def judge(clips: ClipSet, chosen: npt.NDArray[np.int64], other: npt.NDArray[np.i
     }
 
 
+def by_version(data: Path) -> tuple[ClipSet, ...]:
+    """The keywords of v0.01's validation that the newer version has recordings of: what it kept, what it left out."""
+    newer = newer_version(data)
+    first, second = (read_speech_commands(root, "errors") for root in (data / OLDER, newer))
+    keywords = [clip for clip in first.splits["validation"] if first.labels[clip.label] in KEYWORDS]
+    lacking = left_out(keywords, second.splits["validation"], newer)
+    splits = {
+        name: tuple(clip for clip in keywords if clip.path is not None and lacking.get(clip.path) is gone)
+        for name, gone in (("kept by v0.02", False), ("left out by v0.02", True))
+    }
+    return tuple(load_split(replace(first, splits=splits), name) for name in splits)
+
+
 def main(words: Sequence[str] | None = None) -> int:
     """Judge every model that is named."""
     parser = parser_of(__doc__)
@@ -83,23 +102,31 @@ def main(words: Sequence[str] | None = None) -> int:
         dataset = read_task("gsc", options.data)
         splits = [load_split(dataset, split) for split in SPLITS]
         silence = dataset.labels.index(SILENCE)
+        versions = by_version(options.data)
         for name in options.models:
             model, other = circlematch.load(name), circlematch.load(f"{name}1")
             found = {
                 clips.name: judge(clips, predict_all(model.scores, clips), predict_all(other.scores, clips), silence)
                 for clips in splits
             }
+            of_keywords = {
+                clips.name: [int((predict_all(model.scores, clips) != clips.labels).sum()), len(clips)]
+                for clips in versions
+            }
             record = {
                 "model": name,
                 "weights_sha256": digest(dict(model.tensors)),
                 "other": other.card.name,
                 **found,
+                "keywords_of_validation": of_keywords,
                 "commit": commit(),
             }
             write_json(RESULTS / "errors" / f"{name}.json", record)
             for split, result in found.items():
                 wrong, silent = result["errors"], result["called_silence"]
                 print(f"{name}, {split}: {wrong} of {result['words']:,} words wrong, {silent} of them called silence")
+            for group, (wrong, clips_there) in of_keywords.items():
+                print(f"{name}, keywords of validation {group}: {wrong} of {clips_there:,} wrong")
 
     return attempt("errors", work)
 

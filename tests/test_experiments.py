@@ -13,6 +13,8 @@ from types import ModuleType
 import numpy as np
 import pytest
 import torch
+from layouts import speech_commands, tone, write_sound
+from test_speech_commands import TEST, TRAIN, VALIDATION, names
 
 import circlematch
 from circlematch.config import Network, Recipe, to_dict
@@ -287,6 +289,22 @@ def test_errors_are_counted_by_how_loud_a_word_is(experiments: dict[str, ModuleT
         "above -20 dBFS": [0, 1],
     }
     assert found["called_silence_by_level"]["-45 to -40 dBFS"] == 1
+
+
+def test_keywords_of_validation_are_told_apart_by_what_the_newer_version_kept(
+    experiments: dict[str, ModuleType], tmp_path: Path
+) -> None:
+    roots = [tmp_path / "data" / name for name in ("speech_commands_v0.01", "speech_commands_v0.02")]
+    for root in roots:
+        speech_commands(root, names(TRAIN, VALIDATION, TEST))
+        for number, word in enumerate((*KEYWORDS, "bed")):
+            write_sound(root / word / f"{VALIDATION}_nohash_0.wav", tone(200 + 50 * number))
+    for word in ("yes", "bed"):  # whose take was another before; an unknown word does not count
+        write_sound(roots[0] / word / f"{VALIDATION}_nohash_0.wav", tone(1_000))
+    kept, gone = experiments["errors"].by_version(tmp_path / "data")
+    assert sorted(kept.labels) == list(range(1, 10))
+    assert gone.labels.tolist() == [0]
+    assert np.abs(gone.clips(np.array([0]))).max() > 1_000
 
 
 class Parrot:

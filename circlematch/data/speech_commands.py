@@ -23,6 +23,10 @@ from circlematch.errors import AudioError, DatasetError
 __all__ = [
     "KEYWORDS",
     "LABELS",
+    "NEWER",
+    "OLDER",
+    "left_out",
+    "newer_version",
     "read_archive",
     "read_both_versions",
     "read_speech_commands",
@@ -102,11 +106,11 @@ def read_both_versions(data: Path, name: str, archive: Path | None = None) -> Da
     by the same rule, so no speaker of v0.01's validation or test set is learned from. v0.02's own archive is a split of
     its own, "archive-v2", where it lies beside the others.
     """
-    newer = next((data / folder for folder in NEWER if (data / folder).is_dir()), None)
-    if newer is None:
-        raise DatasetError(f"{data} holds neither {' nor '.join(NEWER)} (circlematch data get gsc2 --to {data})")
+    newer = newer_version(data)
     first, second = read_speech_commands(data / OLDER, "gsc1", archive), read_speech_commands(newer, name)
-    older = _left_out((*first.splits["train"], *first.spare), (*second.splits["train"], *second.spare), newer)
+    heard = (*first.splits["train"], *first.spare)
+    lacking = left_out(heard, (*second.splits["train"], *second.spare), newer)
+    older = [clip for clip in heard if clip.path is not None and lacking.get(clip.path)]
     keywords = tuple(clip for clip in older if LABELS[clip.label] != UNKNOWN)
     spare = (*second.spare, *(clip for clip in older if LABELS[clip.label] == UNKNOWN))
     splits = first.splits | {"train": (*second.splits["train"], *keywords)}
@@ -123,11 +127,19 @@ def read_both_versions(data: Path, name: str, archive: Path | None = None) -> Da
     return replace(second, splits=splits, spare=spare, notes=(*first.notes, *second.notes, learned))
 
 
-def _left_out(older: Sequence[Clip], newer: Sequence[Clip], root: Path) -> tuple[Clip, ...]:
-    """The recordings of the older version that the newer one, in `root`, does not have.
+def newer_version(data: Path) -> Path:
+    """The folder of v0.02, or of the composite."""
+    newer = next((data / folder for folder in NEWER if (data / folder).is_dir()), None)
+    if newer is None:
+        raise DatasetError(f"{data} holds neither {' nor '.join(NEWER)} (circlematch data get gsc2 --to {data})")
+    return newer
+
+
+def left_out(older: Sequence[Clip], newer: Sequence[Clip], root: Path) -> dict[Path, bool]:
+    """Whether the newer version, in `root`, lacks a recording of the older one.
 
     Takes were numbered anew, so names tell nothing; what is compared is the end of the files of the same word and
-    speaker. Words that `root` links to the older version, or lacks, have nothing to add.
+    speaker. Of words that `root` links to the older version, or lacks, nothing is said.
     """
     folders = {clip.path.parent for clip in older if clip.path is not None}
     other = {
@@ -138,7 +150,7 @@ def _left_out(older: Sequence[Clip], newer: Sequence[Clip], root: Path) -> tuple
         if clip.path is not None and clip.path.parent.name in other:
             kept.setdefault((clip.path.parent.name, clip.speaker), []).append(clip.path)
     ends: dict[tuple[str, str | None], set[bytes]] = {}
-    out = []
+    out = {}
     for clip in older:
         if clip.path is None or clip.path.parent.name not in other:
             continue
@@ -149,9 +161,8 @@ def _left_out(older: Sequence[Clip], newer: Sequence[Clip], root: Path) -> tuple
                 raise DatasetError(
                     f"{clip.path.parent} and {kept[key][0].parent} differ in format; give both in the same"
                 )
-        if key not in kept or _end_of(clip.path) not in ends[key]:
-            out.append(clip)
-    return tuple(out)
+        out[clip.path] = key not in kept or _end_of(clip.path) not in ends[key]
+    return out
 
 
 def _end_of(path: Path) -> bytes:
