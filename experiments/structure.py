@@ -1,11 +1,12 @@
-"""Other networks with the same parameter counts as ours: what the paper's counts cannot tell apart.
+"""Other networks with the same parameter counts as ours, and other beginnings: what the paper cannot tell apart.
 
-python experiments/structure.py --width 8 --seeds 3        one record each in results/gsc1/structure/, on validation
+python experiments/structure.py --width 8 --seeds 3        one record each in results/gsc1, on validation
 python experiments/structure.py --structures chosen lifting-linear        only these
 
-The engine trains the chosen network only, so these run with the PyTorch step, for a few epochs. A variant whose record
-is there is done; the command goes on with the others. Every variant has a record of its own, so two commands with other
-widths or other structures may run at once.
+The engine trains the chosen network only, so other structures run with the PyTorch step, for a few epochs, and their
+records go to structure/. Other beginnings of the chosen network run in the engine, as long as the readings of grid.py,
+and their records lie beside those, in reading/. What has a record is done; the command goes on with the others. Every
+variant has a record of its own, so two commands with other widths or other structures may run at once.
 """
 
 from __future__ import annotations
@@ -15,7 +16,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import torch
+from grid import READING_EPOCHS
 from places import RESULTS, attempt, parser_of
 from torch import Tensor, nn
 from torch.nn import functional
@@ -30,8 +33,11 @@ from circlematch.files import write_json
 from circlematch.machine import commit, processor, versions
 from circlematch.nn import CircleMatch
 from circlematch.nn.lifting import LiftingBlock, LiftingFilter
+from circlematch.parameters import Tensors, parameter_count
 from circlematch.safetensors import digest
 from circlematch.training.loop import Lessons, train
+from circlematch.training.native_step import NativeStep
+from circlematch.training.step import Batch, Step
 from circlematch.training.torch_step import TorchStep
 
 EPOCHS = 10
@@ -94,11 +100,6 @@ def with_filters(kind: Callable[[int, float], nn.Module]) -> Callable[[CircleMat
     return change
 
 
-def fix_gain(network: CircleMatch) -> None:
-    """The second scalar as a bias of the readout: it has no gradient, so the gain stays 1."""
-    network.head.readout.log_gain.requires_grad_(False)  # type: ignore[union-attr]
-
-
 def without_activation(network: CircleMatch) -> None:
     """P and U as linear filters."""
     for module in network.modules():
@@ -119,23 +120,15 @@ def dropout_on(place: str) -> Callable[[CircleMatch], None]:
     return change
 
 
-def lengthen_prototypes(network: CircleMatch) -> None:
-    """Prototypes of length √D at the start, not 1: an optimiser's step turns them less."""
-    with torch.no_grad():
-        network.head.matcher.prototypes.mul_(network.config.width**0.5)  # type: ignore[union-attr, operator]
-
-
 STRUCTURES: dict[str, Callable[[CircleMatch], None]] = {
     "chosen": lambda network: None,
     "kernels-swapped": swap_kernels,
     "halved-later": halve_later,
     "lifting-7-taps": with_filters(LongFilter),
     "lifting-3-taps": with_filters(TwoNormFilter),
-    "readout-bias": fix_gain,
     "lifting-linear": without_activation,
     "dropout-on-fused": dropout_on("fused"),
     "dropout-on-output": dropout_on("output"),
-    "long-prototypes": lengthen_prototypes,
 }
 
 
@@ -155,24 +148,71 @@ class VariedStep(TorchStep):
         self.optimizer = self.new_optimizer()
 
 
-def measure(structure: str, width: int, seed: int, data: Path) -> dict[str, object]:
+def lengthen_prototypes(weights: Tensors, network: Network) -> None:
+    """Prototypes of length √D, not 1: an optimiser's step turns them less."""
+    weights["head.matcher.prototypes"] *= np.float32(network.width**0.5)
+
+
+def forget_order(weights: Tensors, network: Network) -> None:
+    """β of small normal numbers alone: strong answers in order are not ahead."""
+    weights["head.readout.beta"][: network.prototypes] -= np.float32(1 / network.prototypes)
+    weights["head.readout.beta"][-1] -= 1
+
+
+def forget_readout(weights: Tensors, network: Network) -> None:
+    """β of zeros: all classes begin alike."""
+    weights["head.readout.beta"][:] = 0
+
+
+STARTS: dict[str, Callable[[Tensors, Network], None]] = {
+    "long-prototypes": lengthen_prototypes,
+    "random-readout": forget_order,
+    "zero-readout": forget_readout,
+    "readout-bias": lambda weights, network: None,
+}
+
+
+class StartedStep(NativeStep):
+    """The engine's step from another beginning.
+
+    A bias of the readout as the second scalar has no gradient: then the gain that we have in its place stays 1.
+    """
+
+    def __init__(self, network: Network, recipe: Recipe, seed: int, start: str) -> None:
+        super().__init__(network, recipe, seed, threads=1)
+        self.keeps_gain = start == "readout-bias"
+        weights = self.weights()
+        STARTS[start](weights, network)
+        self.restore(weights, {})
+
+    def learn(self, batch: Batch, learning_rate: float) -> float:
+        """One step, without the gain where it stays."""
+        loss = super().learn(batch, learning_rate)
+        if self.keeps_gain:
+            self._views("parameters")["head.readout.log_gain"][...] = 0
+        return loss
+
+
+def measure(variant: str, width: int, seed: int, data: Path) -> dict[str, object]:
     """Train one and say how it does on validation."""
     dataset = read_task("gsc1", data)
-    network, recipe = replace(Network(width=width), classes=len(dataset.labels)), Recipe(epochs=EPOCHS)
-    step = VariedStep(network, recipe, seed, structure)
+    network = replace(Network(width=width), classes=len(dataset.labels))
+    recipe = Recipe(epochs=READING_EPOCHS if variant in STARTS else EPOCHS)
+    make: Callable[[Network, Recipe, int, str], Step] = StartedStep if variant in STARTS else VariedStep
+    step = make(network, recipe, seed, variant)
     clips = load_split(dataset, "train")
     augmenter = Augmenter(recipe.augmentation, make_pool(seed))
     lessons = Lessons(clips, EpochSampler(clips, dataset.labels, recipe), augmenter, recipe.batch_size, seed)
     history = train(step, recipe, lessons, load_split(dataset, "validation"), (), (), lambda _: None)
     return {
-        "structure": structure,
+        "structure": variant,
         "task": dataset.name,
         "front_end": to_dict(FRONT_END),
         "network": to_dict(network),
         "recipe": to_dict(recipe),
         "seed": seed,
         "epochs": len(history),
-        "parameters": step.network.parameter_count(),
+        "parameters": parameter_count(network),
         "accuracy": {"validation": history[-1].validation_accuracy},
         "training_seconds": round(sum(epoch.seconds for epoch in history), 1),
         "step": step.name,
@@ -183,13 +223,19 @@ def measure(structure: str, width: int, seed: int, data: Path) -> dict[str, obje
     }
 
 
-def perform(structures: Sequence[str], width: int, seeds: int, data: Path) -> None:
+def record_of(variant: str, width: int, seed: int) -> Path:
+    """Where its record lies."""
+    folder = "reading" if variant in STARTS else "structure"
+    return RESULTS / "gsc1" / folder / f"d{width}-{variant}-seed{seed}.json"
+
+
+def perform(variants: Sequence[str], width: int, seeds: int, data: Path) -> None:
     """Run what has no record yet, and say how all of them do."""
     for seed in range(seeds):
-        for structure in structures:
-            path = RESULTS / "gsc1" / "structure" / f"d{width}-{structure}-seed{seed}.json"
+        for variant in variants:
+            path = record_of(variant, width, seed)
             if not path.exists():
-                write_json(path, measure(structure, width, seed, data))
+                write_json(path, measure(variant, width, seed, data))
             accuracy = json.loads(path.read_text())["accuracy"]["validation"]
             print(f"{path.stem}: validation {accuracy:.2%}", flush=True)
 
@@ -202,10 +248,10 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--structures",
         nargs="+",
-        choices=tuple(STRUCTURES),
-        default=tuple(STRUCTURES),
+        choices=(*STRUCTURES, *STARTS),
+        default=(*STRUCTURES, *STARTS),
         metavar="NAME",
-        help=f"which of {', '.join(STRUCTURES)} (default: all)",
+        help=f"which of {', '.join((*STRUCTURES, *STARTS))} (default: all)",
     )
     options = parser.parse_args(words)
     if options.seeds < 1:

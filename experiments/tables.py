@@ -90,11 +90,13 @@ STRUCTURES = {
     "halved-later": "frequency halved by the depthwise convolution",
     "lifting-7-taps": "P and U: 7 taps, no norm",
     "lifting-3-taps": "P and U: 3 taps, a norm behind each map",
-    "readout-bias": "the second scalar a bias of the readout",
     "lifting-linear": "P and U without activation",
     "dropout-on-fused": "dropout on the fused features",
     "dropout-on-output": "dropout on the encoder's output",
     "long-prototypes": "prototypes of length √D at the start",
+    "random-readout": "β begins with small normal numbers alone",
+    "zero-readout": "β begins with zeros",
+    "readout-bias": "the second scalar a bias of the readout, which has no gradient",
 }
 NEWER_KEYWORDS = ("yes", "no", "down", "left", "go")  # of which the composite has v0.02's recordings
 # Settings that are no more, which some records have, with what they are where they are not in use.
