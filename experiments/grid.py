@@ -109,7 +109,14 @@ READINGS: dict[str, dict[str, Any]] = {
 # data or recipe this code no longer has, so that to run them again would be to run something else.
 TRIALS: dict[str, dict[str, Any]] = {
     "both-100": {"epochs": 100, "silence_bias": 0.5},
+    "both-30": {"epochs": 30, "silence_bias": 0.0},
+    "both-30-hard-labels": {"epochs": 30, "silence_bias": 0.0, "label_smoothing": 0.0},
 }
+TRIED = (  # (width, seed, trial)
+    (32, 0, "both-100"),
+    *((width, 0, trial) for width in (8, 32, 4) for trial in ("both-30-hard-labels", "both-30")),
+    *((width, 1, trial) for width in (8, 4) for trial in ("both-30-hard-labels", "both-30")),
+)
 VARIANTS: dict[str, dict[str, Any]] = {
     **{f"reading/{name}": {"epochs": READING_EPOCHS} | changes for name, changes in READINGS.items()},
     **{f"search/{name}": changes for name, changes in TRIALS.items()},
@@ -132,7 +139,9 @@ TABLES: dict[str, tuple[Cell, ...]] = {
     "table2": table2("gsc1"),
     **{f"table2-{task}": table2(task) for task in ("composite", "gsc2")},
     "release": tuple(Cell("gsc", width, seed, recipe="release") for seed in SEEDS for width in WIDTHS),
-    "search": tuple(Cell("gsc", 32, 0, recipe="release", variant=f"search/{name}") for name in TRIALS),
+    "search": tuple(
+        Cell("gsc", width, seed, recipe="release", variant=f"search/{trial}") for width, seed, trial in TRIED
+    ),
     "reading": tuple(
         Cell("gsc1", width, seed, variant=f"reading/{name}")
         for width in (8, 16)
