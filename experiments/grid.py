@@ -108,9 +108,9 @@ READINGS: dict[str, dict[str, Any]] = {
 # Trials around the release recipe, as changes to it. results/gsc/search has many more records: of trials whose noise,
 # data or recipe this code no longer has, so that to run them again would be to run something else.
 TRIALS: dict[str, dict[str, Any]] = {
-    "both-100": {"epochs": 100, "silence_bias": 0.5},
-    "both-30": {"epochs": 30, "silence_bias": 0.0},
-    "both-30-hard-labels": {"epochs": 30, "silence_bias": 0.0, "label_smoothing": 0.0},
+    "both-100": {"temperature": 1.0, "silence_bias": 0.5, "label_smoothing": 0.05},
+    "both-30": {"epochs": 30, "temperature": 1.0, "silence_bias": 0.0, "label_smoothing": 0.05},
+    "both-30-hard-labels": {"epochs": 30, "temperature": 1.0, "silence_bias": 0.0},
 }
 TRIED = (  # (width, seed, trial)
     (32, 0, "both-100"),
