@@ -115,7 +115,6 @@ TRIALS: dict[str, dict[str, Any]] = {
 TRIED = (  # (width, seed, trial)
     (32, 0, "both-100"),
     *((width, 0, trial) for width in (8, 32, 4) for trial in ("both-30-hard-labels", "both-30")),
-    *((width, 1, trial) for width in (8, 4) for trial in ("both-30-hard-labels", "both-30")),
 )
 VARIANTS: dict[str, dict[str, Any]] = {
     **{f"reading/{name}": {"epochs": READING_EPOCHS} | changes for name, changes in READINGS.items()},
