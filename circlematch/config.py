@@ -227,7 +227,7 @@ def release(width: int) -> tuple[Network, Recipe]:
         temperature=1.5,
         unknown_share=0.15,
         silence_share=0.8 if small else 0.5,
-        silence_bias=0.5 if small else 1.0 if width < 32 else 1.5,
+        silence_bias=0.25 if width < 8 else 1.25 if small else 1.5 if width < 32 else 2.0,
         starts=8 if width < 8 else 4 if small else 1,
         start_epochs=2,
         augmentation=Augmentation(
