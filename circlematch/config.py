@@ -177,8 +177,7 @@ class Recipe:
     label_smoothing: float = 0.05
     unknown_share: float | None = None  # unknown words drawn anew each epoch, per keyword; None: always the same tenth
     silence_share: float | None = None  # the same for clips of silence
-    temperature: float = 1.0  # scores are divided by it when training is over; not in the paper
-    silence_bias: float = 0.0  # then added to the bias of silence; not in the paper
+    silence_bias: float = 0.0  # added to the bias of silence when training is over; not in the paper
     starts: int = 1  # beginnings that are tried, of which the best goes on; not in the paper
     start_epochs: int = 3  # epochs of each round, after which the better half of them goes on
     augmentation: Augmentation = Augmentation()
@@ -199,8 +198,6 @@ class Recipe:
             share = getattr(self, name)
             if share is not None and not 0 <= share <= 10:
                 raise UsageError(f"{name} is {share}; it must lie between 0 and 10 clips per keyword")
-        if not (isfinite(self.temperature) and self.temperature > 0):
-            raise UsageError(f"temperature is {self.temperature}; it must be a number above 0")
         if not isfinite(self.silence_bias):
             raise UsageError(f"silence_bias is {self.silence_bias}; it must be a number")
         if not 0 <= self.label_smoothing < 1:
@@ -213,21 +210,20 @@ def paper(width: int) -> tuple[Network, Recipe]:
 
 
 def release(width: int) -> tuple[Network, Recipe]:
-    """Models for use, of the paper's networks: noise for silence, SOAP, labels that are not smoothed, no dropout.
+    """Models for use, of the paper's networks: noise for silence, SOAP, small batches, other speeds, no dropout.
 
     docs/release.md says why, and what was compared. The smaller the network, the more it matters where
-    it begins, the faster it may learn, and the more noise it must hear; the larger, the more it leans to silence.
+    it begins, the faster it may learn, and the more noise it must hear; the larger, the longer it learns.
     """
-    small = width < 16
+    small, large = width < 16, width >= 32
     recipe = Recipe(
+        epochs=250 if large else 100,
         batch_size=128,
         optimizer="soap",
         peak_learning_rate=3e-2 if small else 1e-2,
-        label_smoothing=0.0,
-        temperature=1.5,
         unknown_share=0.15,
         silence_share=0.8 if small else 0.5,
-        silence_bias=0.25 if width < 8 else 1.25 if small else 1.5 if width < 32 else 2.0,
+        silence_bias=-0.5 if width < 8 else 0.0 if small else 1.0 if large else 0.5,
         starts=8 if width < 8 else 4 if small else 1,
         start_epochs=2,
         augmentation=Augmentation(

@@ -106,6 +106,7 @@ GONE = {
     "loudest_scrambled_dbfs": -12.0,
     "hard_silence": 0.0,
     "even_keywords": False,
+    "temperature": 1.0,
 }
 # Title, folder under results/, epochs: what was tried, on validation.
 VARIANTS = (
@@ -118,8 +119,6 @@ VARIANTS = (
     ),
     ("Structures with the same parameter count: validation after 10 epochs", "gsc1/structure", 10),
     ("First trials for the release recipe: v0.01's validation after 100 epochs", "gsc/search/before", 100),
-    ("Release models before, with smoothed labels: v0.01's validation after 100 epochs", "gsc/search/smoothed", 100),
-    ("Release models before, with smoothed labels: v0.01's validation after 250 epochs", "gsc/search/smoothed", 250),
     ("Search for the release recipe: v0.01's validation after 60 epochs", "gsc/search", 60),
     ("Search for the release recipe: v0.01's validation after 30 epochs", "gsc/search", 30),
     ("Search for the release recipe: v0.01's validation after 100 epochs", "gsc/search", 100),

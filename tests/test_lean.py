@@ -1,4 +1,4 @@
-"""experiments/lean.py: a model that leans more to silence differs in one number, a softer one in all its scores."""
+"""experiments/lean.py: a model that leans more or less to silence differs in one number; its figures by hand."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_only_the_bias_of_silence_changes_by_the_difference_to_the_cards_lean(
     lean: ModuleType, name: str, much: float
 ) -> None:
     model, kept = circlematch.load(name), circlematch.load(name)
-    other = lean.settled(model, lean=much)
+    other = lean.leaning(model, much)
     assert other.card == model.card
     assert other.tensors.keys() == model.tensors.keys()
     for tensor, values in kept.tensors.items():
@@ -46,25 +46,16 @@ def test_the_card_of_some_released_model_says_that_it_leans() -> None:
 
 def test_a_model_with_the_lean_of_its_card_is_the_same_model(lean: ModuleType) -> None:
     model = circlematch.load("d16-gsc")
-    same = lean.settled(model, lean=model.card.recipe.silence_bias)
+    same = lean.leaning(model, model.card.recipe.silence_bias)
     assert same.compact == model.compact
 
 
 def test_the_score_of_silence_rises_by_the_lean_and_no_other_score_does(lean: ModuleType) -> None:
     model = circlematch.load("d16-gsc")
     clips = np.random.default_rng(0).integers(-3000, 3000, (2, 16_000)).astype(np.int16)
-    rise = lean.settled(model, lean=model.card.recipe.silence_bias + 2).scores(clips) - model.scores(clips)
+    rise = lean.leaning(model, model.card.recipe.silence_bias + 2).scores(clips) - model.scores(clips)
     expected = [2.0 if label == "silence" else 0.0 for label in model.labels]
     np.testing.assert_allclose(rise, [expected, expected], atol=1e-5)
-
-
-def test_a_temperature_divides_all_scores_but_not_what_was_added_for_silence(lean: ModuleType) -> None:
-    model = circlematch.load("d16-gsc")
-    recipe = model.card.recipe
-    clips = np.random.default_rng(1).integers(-3000, 3000, (2, 16_000)).astype(np.int16)
-    added = np.array([recipe.silence_bias if label == "silence" else 0.0 for label in model.labels])
-    plain = (model.scores(clips) - added) * recipe.temperature
-    np.testing.assert_allclose(lean.settled(model, temperature=2.0).scores(clips), plain / 2 + added, atol=1e-4)
 
 
 class Parrot:
@@ -93,6 +84,7 @@ def test_the_figures_of_a_lean_are_shares_of_clips_seconds_and_recordings(lean: 
     assert found["validation"] == 0.75
     assert found["seconds_taken_for_a_keyword"] == 3 / 8
     assert found["thresholds"] == {
+        "0.6": {"recordings_with_a_hit": 0.5, "right": 1, "false": 0},
         "0.7": {"recordings_with_a_hit": 0.5, "right": 1, "false": 0},
         "0.8": {"recordings_with_a_hit": 0.25, "right": 0, "false": 0},
         "0.9": {"recordings_with_a_hit": 0.25, "right": 0, "false": 0},

@@ -357,26 +357,6 @@ def test_the_bias_of_silence_is_raised_once_when_training_is_over(tmp_path: Path
     assert quietly(leaning, resume=True).record["weights_sha256"] == outcome.record["weights_sha256"]
 
 
-@pytest.mark.parametrize("ablation", ["full", "mean-pooling"])
-def test_all_scores_are_divided_by_the_temperature_before_silence_is_raised(tmp_path: Path, ablation: str) -> None:
-    dataset = twelve_classes(tmp_path / "set")
-    network = ablated(Network(width=4, classes=12), ablation)
-    plain = Run(dataset, network, Recipe(epochs=2, batch_size=8), 0, tmp_path / "plain")
-    softer = replace(plain.recipe, temperature=2.5, silence_bias=3.0)
-    clips = np.random.default_rng(0).integers(-9000, 9000, (4, 16_000)).astype(np.int16)
-    before, after = (
-        read_model(quietly(run).model)[0].scores(clips)
-        for run in (plain, replace(plain, recipe=softer, folder=tmp_path / "softer"))
-    )
-    np.testing.assert_allclose(after, before / 2.5 + np.eye(12)[11] * 3, atol=1e-5)
-
-
-@pytest.mark.parametrize("temperature", [0.0, -1.0, float("nan"), float("inf")])
-def test_a_temperature_is_a_number_above_zero(temperature: float) -> None:
-    with pytest.raises(UsageError, match=r"temperature is .*; it must be a number above 0"):
-        Recipe(temperature=temperature)
-
-
 class Diverging(Recorder):
     def learn(self, batch: Batch, learning_rate: float) -> float:
         super().learn(batch, learning_rate)

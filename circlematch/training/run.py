@@ -11,11 +11,8 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from math import log
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from circlematch.audio import read
 from circlematch.config import FRONT_END, Network, Recipe, to_dict
@@ -121,7 +118,7 @@ def _perform(run: Run, resume: bool, watchers: Sequence[Watcher] | None, say: Ca
     if watchers is None:  # only now, for their clocks run
         watchers = [Terminal(run.recipe.epochs), *tensorboard_if_installed(run.folder / "tensorboard")]
     epochs = train(step, run.recipe, lessons, validation, history, watchers, keep)
-    _settle(run, step)
+    _lean_to_silence(run, step)
     return _finish(run, step, epochs, starts, lessons, {"train": training, "validation": validation})
 
 
@@ -183,20 +180,13 @@ def _card(run: Run) -> Card:
     )
 
 
-def _settle(run: Run, step: Step) -> None:
-    """Divide the scores by the recipe's temperature, and lean to silence: sounds are more common than in the set."""
-    recipe = run.recipe
-    if recipe.temperature == 1 and recipe.silence_bias == 0:
+def _lean_to_silence(run: Run, step: Step) -> None:
+    """Add what the recipe says to the bias of silence: sounds are more common in the world than in the set."""
+    if run.recipe.silence_bias == 0 or SILENCE not in run.dataset.labels:
         return
     weights = step.weights()
-    if run.network.mean_pooling:
-        weights["head.linear.weight"] /= np.float32(recipe.temperature)
-    else:
-        weights["head.readout.log_gain"] -= np.float32(log(recipe.temperature))
     bias = weights["head.linear.bias" if run.network.mean_pooling else "head.readout.bias"]
-    bias /= np.float32(recipe.temperature)
-    if SILENCE in run.dataset.labels:
-        bias[run.dataset.labels.index(SILENCE)] += recipe.silence_bias
+    bias[run.dataset.labels.index(SILENCE)] += run.recipe.silence_bias
     step.restore(weights, step.state())
 
 
