@@ -126,22 +126,26 @@ def structure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     module = load_script("experiments/structure.py")
     monkeypatch.setattr(module, "RESULTS", tmp_path / "results")
     monkeypatch.setattr(module, "EPOCHS", 1)
+    monkeypatch.setattr(module, "READING_EPOCHS", 1)
     return module
 
 
 def test_the_structures_that_are_named_are_trained_and_no_others(
     structure: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:
-    data, kept = tmp_path / "data", tmp_path / "results" / "gsc1" / "structure"
+    data, kept = tmp_path / "data", tmp_path / "results" / "gsc1"
     write_speech_commands(data / "speech_commands_v0.01")
     chosen = ["--structures", "lifting-linear", "readout-bias", "--data", str(data), "--width", "4"]
     assert structure.main([*chosen, "--seeds", "1"]) == 0
-    expected = ["d4-lifting-linear-seed0", "d4-readout-bias-seed0"]
-    assert sorted(path.stem for path in kept.iterdir()) == expected
-    assert [line.split(":")[0] for line in capsys.readouterr().out.splitlines()] == expected
-    for path in kept.iterdir():
+    expected = {"structure/d4-lifting-linear-seed0": "torch", "reading/d4-readout-bias-seed0": "native"}
+    records = {path.relative_to(kept).with_suffix("").as_posix(): path for path in kept.rglob("*.json")}
+    assert records.keys() == expected.keys()
+    assert [line.split(":")[0] for line in capsys.readouterr().out.splitlines()] == [
+        Path(name).name for name in expected
+    ]
+    for name, path in records.items():
         record = json.loads(path.read_text())
-        assert (record["task"], record["parameters"], record["step"]) == ("gsc1", TABLE_1[12][0], "torch")
+        assert (record["task"], record["parameters"], record["step"]) == ("gsc1", TABLE_1[12][0], expected[name])
         assert path.stem == f"d4-{record['structure']}-seed{record['seed']}"
     monkeypatch.setattr(structure, "measure", lambda *given: pytest.fail(f"trained again: {given}"))
     assert structure.main([*chosen, "--seeds", "1"]) == 0  # what has a record is done
