@@ -57,13 +57,16 @@ def test_the_command_prints_the_ratio(capsys: pytest.CaptureFixture[str], monkey
 
 
 def test_the_stream_is_many_times_faster_than_the_window() -> None:
-    """The design asks for 20 times, and for 5 µs."""
+    """The design asks for 20 times, and for 5 µs: a 375th of what PyTorch takes where README's table was measured.
+
+    A busy machine slows both.
+    """
     speed = measure_streaming(circlematch.load("d16-gsc1"), rounds=3)
     assert speed.window > 20 * speed.engine
     assert speed.torch is not None
     assert speed.torch > speed.window
     assert speed.engine < speed.every_frame < speed.window
-    assert speed.engine < 5
+    assert speed.torch > 375 * speed.engine
 
 
 def test_the_command_prints_every_way(capsys: pytest.CaptureFixture[str]) -> None:
