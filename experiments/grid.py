@@ -111,10 +111,20 @@ TRIALS: dict[str, dict[str, Any]] = {
     "both-100": {"epochs": 100, "silence_bias": 0.5},
     "both-30": {"epochs": 30, "silence_bias": 0.0},
     "both-30-hard-labels": {"epochs": 30, "silence_bias": 0.0, "label_smoothing": 0.0},
+    "hard-lr3e-2": {"epochs": 30, "silence_bias": 0.0, "label_smoothing": 0.0, "peak_learning_rate": 3e-2},
+    "hard-batch64": {"epochs": 30, "silence_bias": 0.0, "label_smoothing": 0.0, "batch_size": 64},
+    "hard-batch256": {"epochs": 30, "silence_bias": 0.0, "label_smoothing": 0.0, "batch_size": 256},
+    "hard-decay1e-2": {"epochs": 30, "silence_bias": 0.0, "label_smoothing": 0.0, "weight_decay": 1e-2},
+    "hard-decay1e-1": {"epochs": 30, "silence_bias": 0.0, "label_smoothing": 0.0, "weight_decay": 1e-1},
+    "hard-betas95": {"epochs": 30, "silence_bias": 0.0, "label_smoothing": 0.0, "beta1": 0.95, "beta2": 0.99},
+    "hard-beta2-99": {"epochs": 30, "silence_bias": 0.0, "label_smoothing": 0.0, "beta2": 0.99},
+    "wide-15-hard-labels": {"epochs": 15, "silence_bias": 0.0, "label_smoothing": 0.0, "peak_learning_rate": 5e-3},
 }
 TRIED = (  # (width, trial)
     (32, "both-100"),
     *((width, trial) for width in (4, 8, 32) for trial in ("both-30", "both-30-hard-labels")),
+    *((16, trial) for trial in TRIALS if trial not in ("both-100", "wide-15-hard-labels")),
+    (128, "wide-15-hard-labels"),
 )
 VARIANTS: dict[str, dict[str, Any]] = {
     **{f"reading/{name}": {"epochs": READING_EPOCHS} | changes for name, changes in READINGS.items()},
