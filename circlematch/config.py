@@ -217,15 +217,15 @@ def release(width: int) -> tuple[Network, Recipe]:
     """
     small, large = width < 16, width >= 32
     recipe = Recipe(
-        epochs=250 if large else 100,
+        epochs=150 if large else 100,
         batch_size=128,
         optimizer="soap",
         peak_learning_rate=3e-2 if small else 1e-2,
         unknown_share=0.15,
         silence_share=0.8 if small else 0.5,
         silence_bias=-0.5 if width < 8 else 0.0 if small else 1.0 if large else 0.5,
-        starts=8 if width < 8 else 4 if small else 1,
-        start_epochs=2,
+        starts=6 if width < 8 else 4 if small else 1,
+        start_epochs=6,
         augmentation=Augmentation(
             coloured_speech=0.25, coloured_silence=0.9, speed=1.0 if width < 8 else 1.1, noise_speed=2.0
         ),

@@ -115,9 +115,6 @@ TRIALS: dict[str, dict[str, Any]] = {
     "hard-batch64": {"epochs": 30, "silence_bias": 0.0, "label_smoothing": 0.0, "batch_size": 64},
     "hard-batch256": {"epochs": 30, "silence_bias": 0.0, "label_smoothing": 0.0, "batch_size": 256},
     "hard-decay1e-2": {"epochs": 30, "silence_bias": 0.0, "label_smoothing": 0.0, "weight_decay": 1e-2},
-    "hard-decay1e-1": {"epochs": 30, "silence_bias": 0.0, "label_smoothing": 0.0, "weight_decay": 1e-1},
-    "hard-betas95": {"epochs": 30, "silence_bias": 0.0, "label_smoothing": 0.0, "beta1": 0.95, "beta2": 0.99},
-    "hard-beta2-99": {"epochs": 30, "silence_bias": 0.0, "label_smoothing": 0.0, "beta2": 0.99},
     "wide-15-hard-labels": {"epochs": 15, "silence_bias": 0.0, "label_smoothing": 0.0, "peak_learning_rate": 5e-3},
 }
 TRIED = (  # (width, trial)
