@@ -179,7 +179,7 @@ class Recipe:
     silence_share: float | None = None  # the same for clips of silence
     silence_bias: float = 0.0  # added to the bias of silence when training is over; not in the paper
     starts: int = 1  # beginnings that are tried, of which the best goes on; not in the paper
-    start_epochs: int = 3  # epochs of each round, after which the better half of them goes on
+    start_epochs: int = 6  # epochs of each beginning, a whole cycle of the learning rate
     augmentation: Augmentation = Augmentation()
 
     def __post_init__(self) -> None:

@@ -119,7 +119,7 @@ TRIALS: dict[str, dict[str, Any]] = {
 }
 TRIED = (  # (width, trial)
     (32, "both-100"),
-    *((width, trial) for width in (4, 8, 32) for trial in ("both-30", "both-30-hard-labels")),
+    *((32, trial) for trial in ("both-30", "both-30-hard-labels")),
     *((16, trial) for trial in TRIALS if trial not in ("both-100", "wide-15-hard-labels")),
     (128, "wide-15-hard-labels"),
 )

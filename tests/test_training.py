@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -28,12 +27,11 @@ from circlematch.errors import DamagedFileError, DivergedError, UsageError
 from circlematch.files import locked
 from circlematch.model import read_model
 from circlematch.parameters import Tensors, initial_tensors
-from circlematch.safetensors import read_safetensors
+from circlematch.safetensors import digest, read_safetensors
 from circlematch.training.checkpoint import Epoch, read_checkpoint
 from circlematch.training.loop import Lessons, train
 from circlematch.training.native_step import NativeStep
 from circlematch.training.run import CHECKPOINT, MODEL, Outcome, Run, perform
-from circlematch.training.starts import summary, wasted_seconds, winner
 from circlematch.training.step import Batch, Step
 from circlematch.training.torch_step import TorchStep
 
@@ -375,43 +373,34 @@ def test_a_loss_that_is_no_number_ends_the_run_with_a_sentence_and_keeps_the_las
 
 
 def test_of_several_beginnings_the_one_with_the_lowest_loss_goes_on(words: Path, tmp_path: Path) -> None:
-    recipe = replace(RECIPE, epochs=6, starts=5, start_epochs=2)
+    recipe = replace(RECIPE, epochs=4, starts=4, start_epochs=2)
     said: list[str] = []
     run = Run(read_folder(words), Network(width=4, classes=4), recipe, 5, tmp_path / "run", step="native")
     record = perform(run, watchers=[], say=said.append).record
-    rounds = [re.search(r"beginning (\d) of 5: loss ([\d.]+) after (\d) epochs", line) for line in said]
-    told = [(int(match[1]) - 1, float(match[2]), int(match[3])) for match in rounds if match]
-    first, second = ({start: loss for start, loss, epochs in told if epochs == count} for count in (2, 4))
-    assert sorted(first) == list(range(5))
-    assert sorted(second) == sorted(sorted(first, key=lambda start: first[start])[:2])  # the better half
-    winner = min(second, key=lambda start: second[start])
-    losses = [row[0] for row in record["starts"]]
-    assert losses == pytest.approx([second.get(start, first[start]) for start in range(5)], abs=1e-4)
-    assert record["history"][3][0] == losses[winner]
-    assert len(record["history"]) == 6
-    lost = sum(row[2] for start, row in enumerate(record["starts"]) if start != winner)
-    assert record["training_seconds"] == pytest.approx(sum(row[2] for row in record["history"]) + lost, abs=0.11)
 
-    step = NativeStep(run.network, recipe, 5)
-    step.restore(initial_tensors(run.network, 5, winner), {})
-    clips = load_split(run.dataset, "train")
+    clips, validation = load_split(run.dataset, "train"), load_split(run.dataset, "validation")
     sampler, augmenter = EpochSampler(clips, run.dataset.labels, recipe), Augmenter(recipe.augmentation, make_pool(5))
     lessons = Lessons(clips, sampler, augmenter, recipe.batch_size, 5)
-    alone = train(step, recipe, lessons, load_split(run.dataset, "validation"), (), (), lambda _: None)
-    assert [round(epoch.loss, 6) for epoch in alone] == [row[0] for row in record["history"]]
 
+    def trained(weights: Tensors, epochs: int) -> tuple[list[float], Tensors]:
+        step = NativeStep(run.network, recipe, 5)
+        step.restore(weights, {})
+        cycle = replace(recipe, epochs=epochs)
+        losses = [round(one.loss, 6) for one in train(step, cycle, lessons, validation, (), (), lambda _: None)]
+        return losses, step.weights()
 
-def test_the_beginning_that_went_on_is_told_from_another_with_the_same_loss() -> None:
-    history = (Epoch(2.0, 0.5, 1.0), Epoch(1.5, 0.6, 1.25), Epoch(1.0, 0.7, 1.5), Epoch(0.5, 0.8, 1.0))
-    went_on = summary(history[:2])
-    assert went_on == Epoch(1.5, 0.6, 2.25)
-    others = (Epoch(1.5, 0.6, 2.5), Epoch(1.0, 0.4, 2.0), Epoch(1.5, 0.5, 2.25))  # losses that the run has had too
-    for place in range(4):
-        starts = (*others[:place], went_on, *others[place:])
-        assert winner(starts, history) == place
-        assert wasted_seconds(starts, history) == 2.5 + 2.0 + 2.25
-    assert winner((), history) is None
-    assert wasted_seconds((), history) == 0
+    alone = [trained(initial_tensors(run.network, 5, start), 2) for start in range(4)]
+    last = [losses[-1] for losses, _ in alone]
+    assert len(set(last)) == 4
+    assert last.index(min(last)) not in (0, 3)  # else the first or the last would do
+    assert [row[0] for row in record["starts"]] == last
+    for start, loss in enumerate(last):
+        assert f"beginning {start + 1} of 4: loss {loss:.4f} after 2 epochs" in said
+    went_on, weights = trained(alone[last.index(min(last))][1], 4)
+    assert [row[0] for row in record["history"]] == went_on
+    assert record["weights_sha256"] == digest(weights)
+    rows = (*record["starts"], *record["history"])
+    assert record["training_seconds"] == pytest.approx(sum(row[2] for row in rows), abs=0.11)
 
 
 def test_a_run_that_is_stopped_while_it_begins_or_after_ends_the_same(words: Path, tmp_path: Path) -> None:
@@ -449,6 +438,3 @@ def test_a_run_that_is_stopped_while_it_begins_or_after_ends_the_same(words: Pat
         record = perform(run(folder), resume=True, watchers=[], say=lambda _: None).record
         assert record["weights_sha256"] == whole["weights_sha256"]
         assert [row[0] for row in record["starts"]] == [row[0] for row in whole["starts"]]
-        kept = read_checkpoint(tmp_path / folder / CHECKPOINT)
-        best = min(range(2), key=lambda start: kept.starts[start].loss)
-        assert winner(kept.starts, kept.history) == best

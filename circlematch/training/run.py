@@ -31,7 +31,7 @@ from circlematch.training import STEPS
 from circlematch.training.checkpoint import Checkpoint, Epoch, read_checkpoint, write_checkpoint
 from circlematch.training.loop import Lessons, train
 from circlematch.training.native_step import NativeStep, why_not_native
-from circlematch.training.starts import begin, wasted_seconds
+from circlematch.training.starts import begin
 from circlematch.training.step import Step
 from circlematch.training.watch import Terminal, Watcher, tensorboard_if_installed
 
@@ -111,10 +111,9 @@ def _perform(run: Run, resume: bool, watchers: Sequence[Watcher] | None, say: Ca
         here = Checkpoint(card, step.weights(), step.state(), tuple(history), starts)
         write_checkpoint(run.folder / CHECKPOINT, here)
 
-    if run.recipe.starts > 1 and not history:
+    if run.recipe.starts > 1 and not starts:
         keep(())  # so that a run that is stopped while it begins can be resumed
-        history, starts = begin(step, run.network, run.recipe, lessons, validation, say)
-        keep(history)
+        starts = begin(step, run.network, run.recipe, lessons, validation, say)
     if watchers is None:  # only now, for their clocks run
         watchers = [Terminal(run.recipe.epochs), *tensorboard_if_installed(run.folder / "tensorboard")]
     epochs = train(step, run.recipe, lessons, validation, history, watchers, keep)
@@ -234,7 +233,7 @@ def _finish(
         "threads": threads_of(step),
         "peak_resident_mib": peak_resident_mib(),
         "processor": processor(),
-        "training_seconds": round(sum(epoch.seconds for epoch in epochs) + wasted_seconds(starts, epochs), 1),
+        "training_seconds": round(sum(epoch.seconds for epoch in (*starts, *epochs)), 1),
         "step": step.name,
         "starts": _rows(starts),
         "history": _rows(epochs),
