@@ -18,6 +18,7 @@ from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
 
+import foresight
 from grid import READING_EPOCHS, SEEDS, WIDTHS, Cell
 from measured import checked, first_fold, measured
 from places import RESULTS, ROOT, parser_of
@@ -123,7 +124,8 @@ VARIANTS = (
     ("Search for the release recipe: v0.01's validation after 30 epochs", "gsc/search", 30),
     ("Search for the release recipe: v0.01's validation after 100 epochs", "gsc/search", 100),
     ("Search for the release recipe: v0.01's validation after 250 epochs", "gsc/search", 250),
-    ("Prototypes of SOAP, other speeds and soft labels: the same after 30 epochs", "gsc/search/prototypes", 30),
+    ("A wide network: v0.01's validation after 15 epochs", "gsc/search", 15),
+    ("Prototypes of SOAP, other speeds, soft labels and tilts: the same after 30 epochs", "gsc/search/prototypes", 30),
     ("Prototypes: the same after 100 epochs", "gsc/search/prototypes", 100),
 )
 
@@ -335,6 +337,16 @@ def release() -> list[str]:
     return lines
 
 
+def release_before() -> list[str]:
+    """The same for the models that were released before: all seeds that were run."""
+    lines = [f"| | {' | '.join(f'D{width}' for width in WIDTHS)} |", "|---" * (len(WIDTHS) + 1) + "|"]
+    records = [json.loads(path.read_text()) for path in sorted((RESULTS / "gsc/release/before").glob("d*.json"))]
+    by_width = [[record for record in records if record["network"]["width"] == width] for width in WIDTHS]
+    for split, title in RELEASE_SPLITS.items():
+        lines.append(f"| {title} | {' | '.join(cell_text(of_width, split, len(SEEDS)) for of_width in by_width)} |")
+    return lines
+
+
 def _first_fold(record: dict[str, Any]) -> float:
     """The share of the seconds of ESC-50's first fold that a released model, or its like, takes for a keyword."""
     cell = Cell("gsc", record["network"]["width"], record["seed"], recipe="release")
@@ -444,6 +456,17 @@ def page() -> str:
         RELEASE_TITLE,
         "",
         *release(),
+        "",
+        "## The models before: without what v0.02 left out, 250 epochs at D32, beginnings in rounds of two epochs",
+        "",
+        *release_before(),
+        "",
+        "## What the loss tells of the end",
+        "",
+        "Correlation of the training loss with the validation accuracy of a run's last three epochs, over runs of the",
+        "paper's recipe that differ in nothing but their seed. The learning rate rises for the first tenth of a run.",
+        "",
+        *foresight.table(),
     ]
     for title, folder, epochs in VARIANTS:
         if tried := variants(RESULTS / folder, epochs):

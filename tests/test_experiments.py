@@ -30,7 +30,7 @@ from circlematch.training.step import Batch
 def experiments(repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, ModuleType]:
     """The modules, with an empty folder of results."""
     monkeypatch.syspath_prepend(str(repository / "experiments"))
-    names = ("grid", "measured", "tables", "figures", "release", "world", "structure", "errors")
+    names = ("grid", "measured", "foresight", "tables", "figures", "release", "world", "structure", "errors")
     for name in names:
         monkeypatch.delitem(sys.modules, name, raising=False)
     modules = {name: importlib.import_module(name) for name in names}
@@ -124,6 +124,43 @@ def test_variants_are_listed_with_the_number_of_their_seeds(experiments: dict[st
     lines = tables.variants(grid.RESULTS / "gsc1" / "reading", 30)
     assert lines[-1] == "| slope0.3 | 91.00 ± 1.41 (2 seeds) | leaky_slope 0.3 |"
     assert tables.variants(grid.RESULTS / "gsc1" / "reading", 31) == []
+
+
+def test_what_the_loss_tells_of_the_end_is_told_within_each_setting(experiments: dict[str, ModuleType]) -> None:
+    """Against NumPy, on two settings that differ far more than their seeds, and one with too few seeds."""
+    foresight, generator = experiments["foresight"], np.random.default_rng(8)
+    losses, ends = [], []
+    for folder, level, seeds in (("gsc1/paper", 0.0, 3), ("composite/paper", 50.0, 4), ("gsc1/reading", 900.0, 2)):
+        place = foresight.RESULTS / folder
+        place.mkdir(parents=True)
+        histories = generator.random((seeds, 20, 3)) + [level, 2 * level, 0]
+        for seed, history in enumerate(histories):
+            record = {"network": {"width": 8}, "epochs": 20, "history": history.tolist()}
+            (place / f"d8-x-seed{seed}.json").write_text(json.dumps(record))
+        if seeds > 2:
+            losses.append(histories[:, :, 0] - histories[:, :, 0].mean(axis=0))
+            end = histories[:, -3:, 1].mean(axis=1)
+            ends.append(end - end.mean())
+    ((runs, shares),) = foresight.told().values()
+    wanted = [
+        np.corrcoef(np.concatenate(losses)[:, epoch - 1], np.concatenate(ends))[0, 1] for epoch in (2, 4, 8, 15, 20)
+    ]
+    assert runs == 7
+    assert shares == pytest.approx(wanted)
+    head, _, row = foresight.table()
+    assert head.split(" | ")[-1] == "after the last |"
+    assert row.startswith("| D8, 20 epochs | 7 | ")
+    assert row.count("|") == head.count("|")
+
+
+def test_the_models_before_are_shown_by_width(experiments: dict[str, ModuleType]) -> None:
+    tables = experiments["tables"]
+    folder = tables.RESULTS / "gsc/release/before"
+    folder.mkdir(parents=True)
+    for width, share in ((4, 0.88), (32, 0.96)):
+        record = {"network": {"width": width}, "accuracy": {"test": share}}
+        (folder / f"d{width}-seed0.json").write_text(json.dumps(record))
+    assert "| v0.01, test | 88.00 (1 of 5) | not run | not run | 96.00 (1 of 5) |" in tables.release_before()
 
 
 def test_what_was_asked_for_stands_beside_what_is_reached(experiments: dict[str, ModuleType]) -> None:
