@@ -133,7 +133,7 @@ def test_what_the_loss_tells_of_the_end_is_told_within_each_setting(experiments:
     for folder, level, seeds in (("gsc1/paper", 0.0, 3), ("composite/paper", 50.0, 4), ("gsc1/reading", 900.0, 2)):
         place = foresight.RESULTS / folder
         place.mkdir(parents=True)
-        histories = generator.random((seeds, 20, 3)) + [level, 2 * level, 0]
+        histories = generator.random((seeds, 20, 3)) + np.array([level, 2 * level, 0])
         for seed, history in enumerate(histories):
             record = {"network": {"width": 8}, "epochs": 20, "history": history.tolist()}
             (place / f"d8-x-seed{seed}.json").write_text(json.dumps(record))
