@@ -1,7 +1,8 @@
 """What the loss after some epochs tells of a run's end: correlations over runs that differ in nothing but their seed.
 
-Drawn from the records of the paper's recipe by experiments/tables.py. Every run is seen beside the others of its
-setting: what is correlated are differences from the mean of its seeds.
+Drawn by experiments/tables.py from the records of the paper's recipe, of its ablations (D16, 100 epochs) and of other
+readings of it (30 epochs). Every run is seen beside the others of its setting: what is correlated are differences from
+the mean of its seeds.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ def histories() -> dict[tuple[int, int, str], list[History]]:
     for folder in FOLDERS:
         for path in sorted((RESULTS / folder).glob("d*-seed*.json")):
             record = json.loads(path.read_text())
-            if record.get("history"):
+            if len(record.get("history", ())) >= max(EPOCHS):
                 setting = f"{folder}/{path.stem.rpartition('-seed')[0]}"
                 key = (record["network"]["width"], record["epochs"], setting)
                 found.setdefault(key, []).append(record["history"])

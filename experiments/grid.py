@@ -4,8 +4,9 @@ python experiments/grid.py table1 --jobs 2     go on with the runs that are left
 python experiments/grid.py table1 --list       what is done, running and left, and how long it will take
 
 Each run is a process of its own with a folder of its own under runs/; it may be stopped at any time and goes on from
-its last epoch. When it ends, its record is copied to results/, and a run whose record is there is done. `circlematch
-train --resume FOLDER` is all that a run needs: a cluster's scheduler can be given the same folders (--prepare).
+its last epoch (one that was still trying beginnings begins anew). When it ends, its record is copied to results/, and a
+run whose record is there is done. `circlematch train --resume FOLDER` is all that a run needs: a cluster's scheduler
+can be given the same folders (--prepare).
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from typing import Any
 
 from places import RESULTS, RUNS, attempt, parser_of
 
-from circlematch.config import ABLATIONS, RECIPES, Network, Recipe, ablated
+from circlematch.config import ABLATIONS, RECIPES, Network, Recipe, ablated, to_dict
 from circlematch.data.tasks import read_task
 from circlematch.errors import CircleMatchError
 from circlematch.files import write_atomically
@@ -205,14 +206,24 @@ def expected_seconds(cell: Cell, known: Sequence[dict[str, Any]]) -> float | Non
         and record["recipe"].get("optimizer", "adamw") == recipe.optimizer
     ]
     here = [record for record in alike if record.get("processor") == processor()]
-    costs = [record["training_seconds"] / (record["clips_per_epoch"] * record["epochs"]) for record in here or alike]
+    costs = [record["training_seconds"] / (record["clips_per_epoch"] * _heard(record)) for record in here or alike]
     shares = ("unknown_share", "silence_share")
     clips = [
         record["clips_per_epoch"]
         for record in known
         if record["task"] == cell.task and all(record["recipe"].get(name) == getattr(recipe, name) for name in shares)
     ]
-    return mean(costs) * clips[0] * recipe.epochs if costs and clips else None
+    return (
+        mean(costs) * clips[0] * _heard({"epochs": recipe.epochs, "recipe": to_dict(recipe)})
+        if costs and clips
+        else None
+    )
+
+
+def _heard(record: Mapping[str, Any]) -> int:
+    """All epochs of a run, those of its beginnings too."""
+    starts, each = (record["recipe"].get(name, 1) for name in ("starts", "start_epochs"))
+    return int(record["epochs"]) + (starts * each if starts > 1 else 0)
 
 
 def state_of(cell: Cell, known: Sequence[dict[str, Any]]) -> tuple[str, float | None]:

@@ -85,6 +85,16 @@ def test_what_was_measured_of_a_model_was_measured_of_these_weights(repository: 
         assert record["weights_sha256"] == weights, path.name
 
 
+@pytest.mark.parametrize("folder", ["detection/before", "errors/before", "lean/before", "world/before"])
+def test_what_was_measured_of_the_models_before_was_measured_of_their_weights(repository: Path, folder: str) -> None:
+    runs = [json.loads(path.read_text()) for path in (repository / "results/gsc/release/before").glob("*.json")]
+    known = {run["weights_sha256"] for run in runs}
+    paths = sorted((repository / "results" / folder).glob("*.json"))
+    assert paths
+    for path in paths:
+        assert json.loads(path.read_text())["weights_sha256"] in known, path.name
+
+
 def test_silence_is_heard_as_silence(name: str) -> None:
     assert circlematch.load(name).predict(np.zeros(16000, np.int16), 16000).label == "silence"
 

@@ -102,6 +102,14 @@ def test_the_citation_has_this_version(repository: Path) -> None:
 def test_relative_links_in_documents_lead_somewhere(repository: Path) -> None:
     documents = [path for folder in (".", "docs", "engine") for path in (repository / folder).glob("*.md")]
     for document in documents:
-        for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", document.read_text()):
+        for target, _, heading in re.findall(r"\]\(([^)#]+)(#([^)]*))?\)", document.read_text()):
             if "://" not in target:
                 assert (document.parent / target).exists(), f"{document.name} -> {target}"
+                headings = anchors(document.parent / target) if heading else ()
+                assert not heading or heading in headings, f"{document.name} -> {target}#{heading}"
+
+
+def anchors(document: Path) -> list[str]:
+    """How the headings of a page are linked to."""
+    titles = re.findall(r"^#+ (.+)$", document.read_text(), re.MULTILINE)
+    return [re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles]

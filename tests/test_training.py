@@ -9,13 +9,15 @@ import sys
 import time
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 from layouts import speech_commands, tone, write_sound
 
 import circlematch
-from circlematch.config import Augmentation, Network, Recipe, ablated
+from circlematch.config import OPTIMIZERS, Augmentation, Network, Recipe, ablated
 from circlematch.data.augment import Augmenter
 from circlematch.data.cache import ClipSet, load_split
 from circlematch.data.dataset import Dataset
@@ -32,6 +34,7 @@ from circlematch.training.checkpoint import Epoch, read_checkpoint
 from circlematch.training.loop import Lessons, train
 from circlematch.training.native_step import NativeStep
 from circlematch.training.run import CHECKPOINT, MODEL, Outcome, Run, perform
+from circlematch.training.starts import begin
 from circlematch.training.step import Batch, Step
 from circlematch.training.torch_step import TorchStep
 
@@ -403,38 +406,81 @@ def test_of_several_beginnings_the_one_with_the_lowest_loss_goes_on(words: Path,
     assert record["training_seconds"] == pytest.approx(sum(row[2] for row in rows), abs=0.11)
 
 
-def test_a_run_that_is_stopped_while_it_begins_or_after_ends_the_same(words: Path, tmp_path: Path) -> None:
-    recipe = replace(RECIPE, epochs=4, starts=2, start_epochs=2)
+class StoppedError(Exception):
+    """Somebody stopped a run."""
+
+
+class Stop:
+    """Stops a run when a beginning ends, in the middle of the first epoch behind them, or at the end of that epoch."""
+
+    def __init__(self, where: str) -> None:
+        self.where = where
+
+    def __call__(self, line: str) -> None:
+        if self.where == "beginning" and line.startswith("beginning"):
+            raise StoppedError
+
+    def batch(self, epoch: int, done: int, of: int, loss: float) -> None:
+        if self.where == "batch":
+            raise StoppedError
+
+    def epoch(self, number: int, result: Epoch, rate: float) -> None:
+        if self.where == "epoch":
+            raise StoppedError
+
+
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+def test_a_run_that_is_stopped_while_it_begins_or_after_ends_the_same(
+    words: Path, tmp_path: Path, optimizer: str
+) -> None:
+    recipe = replace(RECIPE, epochs=4, starts=2, start_epochs=2, optimizer=optimizer)
 
     def run(folder: str) -> Run:
         return Run(read_folder(words), Network(width=4, classes=4), recipe, 5, tmp_path / folder, step="native")
 
-    class StoppedError(Exception):
-        pass
-
-    class Stop:
-        """Stops the run when something has been said or done so many times."""
-
-        def __init__(self, after: int) -> None:
-            self.left = after
-
-        def __call__(self, line: str = "") -> None:
-            self.left -= "beginning" in line
-            if self.left == 0:
-                raise StoppedError
-
-        def batch(self, epoch: int, done: int, of: int, loss: float) -> None:
-            pass
-
-        def epoch(self, number: int, result: Epoch, rate: float) -> None:
-            raise StoppedError
-
     whole = perform(run("whole"), watchers=[], say=lambda _: None).record
-    with pytest.raises(StoppedError):
-        perform(run("early"), watchers=[], say=Stop(after=1))
-    with pytest.raises(StoppedError):
-        perform(run("late"), watchers=[Stop(after=9)], say=lambda _: None)
-    for folder in ("early", "late"):
-        record = perform(run(folder), resume=True, watchers=[], say=lambda _: None).record
+    for where, begun_again in (("beginning", 2), ("batch", 0), ("epoch", 0)):
+        stop = Stop(where)
+        with pytest.raises(StoppedError):
+            perform(run(where), watchers=[stop], say=stop)
+        said: list[str] = []
+        record = perform(run(where), resume=True, watchers=[], say=said.append).record
+        assert sum("beginning" in line for line in said) == begun_again
         assert record["weights_sha256"] == whole["weights_sha256"]
         assert [row[0] for row in record["starts"]] == [row[0] for row in whole["starts"]]
+
+
+class OftenDiverging(Recorder):
+    """A step whose loss becomes no number in its first step behind every restore but the ones named."""
+
+    def __init__(self, good: dict[int, float]) -> None:
+        super().__init__()
+        self.good, self.begun = good, 0
+
+    def restore(self, weights: Tensors, state: dict[str, npt.NDArray[Any]]) -> None:
+        self.begun += 1
+
+    def weights(self) -> Tensors:
+        return {"begun": np.array([self.begun], dtype=np.float32)}
+
+    def learn(self, batch: Batch, learning_rate: float) -> float:
+        return self.good.get(self.begun, float("nan"))
+
+
+def test_a_beginning_whose_loss_becomes_no_number_loses_and_where_all_do_the_run_ends() -> None:
+    clips = numbered(64)
+    recipe = Recipe(epochs=1, batch_size=32, starts=4, start_epochs=6)
+    sampler = EpochSampler(clips, ("a", "b"), recipe)
+    lessons = Lessons(clips, sampler, Augmenter(recipe.augmentation, make_pool(0)), recipe.batch_size, seed=0)
+
+    def tried(step: OftenDiverging) -> tuple[list[float], list[str]]:
+        said: list[str] = []
+        starts = begin(step, Network(width=4, classes=2), recipe, lessons, clips, said.append)
+        return [start.loss for start in starts], said
+
+    losses, said = tried(OftenDiverging({2: 3.0, 4: 2.0}))
+    assert losses == [float("inf"), 3.0, float("inf"), 2.0]
+    assert said[0] == "beginning 1 of 4: its loss became no number"
+    assert said[1] == "beginning 2 of 4: loss 3.0000 after 1 epochs"  # no longer than the run itself
+    with pytest.raises(DivergedError):
+        tried(OftenDiverging({}))

@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -245,8 +246,11 @@ def _finish(
     return Outcome(path, record, reports)
 
 
-def _rows(epochs: Sequence[Epoch]) -> list[list[float]]:
-    return [[round(e.loss, 6), e.validation_accuracy, round(e.seconds, 3)] for e in epochs]
+def _rows(epochs: Sequence[Epoch]) -> list[list[float | None]]:
+    """As a record has them; a beginning whose loss became no number has none."""
+    return [
+        [round(e.loss, 6) if isfinite(e.loss) else None, e.validation_accuracy, round(e.seconds, 3)] for e in epochs
+    ]
 
 
 def threads_of(step: Step) -> int:
