@@ -459,6 +459,7 @@ class OftenDiverging(Recorder):
 
     def restore(self, weights: Tensors, state: dict[str, npt.NDArray[Any]]) -> None:
         self.begun += 1
+        self.restored = weights
 
     def weights(self) -> Tensors:
         return {"begun": np.array([self.begun], dtype=np.float32)}
@@ -478,8 +479,10 @@ def test_a_beginning_whose_loss_becomes_no_number_loses_and_where_all_do_the_run
         starts = begin(step, Network(width=4, classes=2), recipe, lessons, clips, said.append)
         return [start.loss for start in starts], said
 
-    losses, said = tried(OftenDiverging({2: 3.0, 4: 2.0}))
-    assert losses == [float("inf"), 3.0, float("inf"), 2.0]
+    step = OftenDiverging({2: 3.0, 3: 2.0})
+    losses, said = tried(step)
+    assert step.restored == {"begun": np.array([3])}
+    assert losses == [float("inf"), 3.0, 2.0, float("inf")]
     assert said[0] == "beginning 1 of 4: its loss became no number"
     assert said[1] == "beginning 2 of 4: loss 3.0000 after 1 epochs"  # no longer than the run itself
     with pytest.raises(DivergedError):
