@@ -28,13 +28,13 @@ def measured(folder: str, name: str) -> dict[str, Any] | None:
     return checked(path, f"experiments/{folder}.py {name}") if path.exists() else None
 
 
-def first_fold(run: str, weights: str) -> float:
-    """The share of the seconds of ESC-50's first fold that the model of a run takes for a keyword."""
+def first_fold(run: str, weights: str) -> dict[str, Any]:
+    """What the model of a run made of ESC-50's first fold."""
     path = RESULTS / "world" / "first-fold" / f"{run.replace('/', '-')}.json"
     command = f"experiments/world.py --first-fold runs/{run}/model.safetensors"
     if not path.exists():
         raise SystemExit(f"{path} is missing: run {command}")
-    return float(checked(path, command, weights)["seconds_taken_for_a_keyword"])
+    return checked(path, command, weights)
 
 
 def checked(path: Path, command: str, weights: str | None = None) -> dict[str, Any]:

@@ -22,6 +22,7 @@ import foresight
 from grid import READING_EPOCHS, SEEDS, WIDTHS, Cell
 from measured import checked, first_fold, measured
 from places import RESULTS, ROOT, parser_of
+from world import SOUNDS
 
 from circlematch.config import FRONT_END, Network, Recipe, to_dict
 from circlematch.data.speech_commands import KEYWORDS
@@ -81,9 +82,8 @@ TASK_NAMES = {"gsc1": "v0.01", "composite": "composite"}
 ZERO_SILENCE = ("test", "archive-zero")  # with digital zero for silence, as in the paper
 NOT_RUN = "not run"
 # What was asked for: the margin of the release recipe over the paper's mean, how far an archive with real noise may lie
-# below the same with zeros, the share of sounds that may be heard as a word, what is hoped for by width, and how far
-# the seeds may spread at D4.
-MARGIN, NOISE_MARGIN, SOUNDS, HOPED, SPREAD = 1.0, 0.3, 0.02, (91.0, 94.5, 96.0, 97.0), 1.0
+# below the same with zeros, what is hoped for by width, and how far the seeds may spread at D4.
+MARGIN, NOISE_MARGIN, HOPED, SPREAD = 1.0, 0.3, (91.0, 94.5, 96.0, 97.0), 1.0
 # The networks of experiments/structure.py, in words.
 STRUCTURES = {
     "chosen": "",
@@ -350,7 +350,7 @@ def release_before() -> list[str]:
 def _first_fold(record: dict[str, Any]) -> float:
     """The share of the seconds of ESC-50's first fold that a released model, or its like, takes for a keyword."""
     cell = Cell("gsc", record["network"]["width"], record["seed"], recipe="release")
-    return first_fold(cell.name, record["weights_sha256"])
+    return float(first_fold(cell.name, record["weights_sha256"])["seconds_taken_for_a_keyword"])
 
 
 def transformations() -> list[str]:
