@@ -95,7 +95,7 @@ def test_at_equal_sounds_a_model_leans_no_more_than_it_must(experiments: dict[st
         def __init__(self, sounds: int, steps: np.ndarray) -> None:  # type: ignore[type-arg]
             self.labels, self.card = labels, SimpleNamespace(recipe=Recipe(silence_bias=0.5))
             self.of = {sounds: np.stack([steps, steps - 99, 0 * steps], axis=1).astype(np.float32)}
-            self.words = np.stack([1.55 - 0 * lead, -9 + 0 * lead, lead], axis=1).astype(np.float32)
+            self.words = np.stack([1.57 - 0 * lead, -9 + 0 * lead, lead], axis=1).astype(np.float32)
 
         def scores(self, clips: np.ndarray, rows: np.ndarray | None = None) -> np.ndarray:  # type: ignore[type-arg]
             return self.of[len(clips)] if rows is None else self.words
@@ -105,7 +105,7 @@ def test_at_equal_sounds_a_model_leans_no_more_than_it_must(experiments: dict[st
     found = world.at_equal_sounds(Scored(200, steps), np.zeros((200, 4), np.int16), clips)
     assert found["lean"] == 1.25  # 0.75 more than it does: of the sounds 0.77, 0.87 and 0.97 are left
     assert found["seconds_taken_for_a_keyword"] == pytest.approx(0.015)
-    assert found["validation"] == pytest.approx(np.mean(lead + 0.75 < 1.55))
+    assert found["validation"] == pytest.approx(np.mean(lead + 0.75 < 1.57))
     always = np.full(200, 50.0)
     assert world.at_equal_sounds(Scored(200, always), np.zeros((200, 4), np.int16), clips) is None
 
