@@ -1,4 +1,4 @@
-"""Makes the composite set, from which the released models learned: v0.02 for 22 words, v0.01 for all others.
+"""Makes the composite set, from which the released models learned most: v0.02 for 22 words, v0.01 for all others.
 
 python experiments/composite.py --data DIR --out DIR
 
