@@ -178,6 +178,7 @@ class Recipe:
     unknown_share: float | None = None  # unknown words drawn anew each epoch, per keyword; None: always the same tenth
     silence_share: float | None = None  # the same for clips of silence
     silence_bias: float = 0.0  # added to the bias of silence when training is over; not in the paper
+    even_words: bool = False  # then, too: biases as if all words had had as many recordings; not in the paper
     starts: int = 1  # beginnings that are tried, of which the best goes on; not in the paper
     start_epochs: int = 6  # epochs of each beginning, a whole cycle of the learning rate
     augmentation: Augmentation = Augmentation()
@@ -224,6 +225,7 @@ def release(width: int) -> tuple[Network, Recipe]:
         unknown_share=0.15,
         silence_share=0.8 if small else 0.5,
         silence_bias=-0.5 if width < 8 else 0.0 if small else 1.0 if large else 0.5,
+        even_words=True,
         starts=6 if width < 8 else 4 if small else 1,
         start_epochs=6,
         augmentation=Augmentation(

@@ -358,6 +358,24 @@ def test_the_bias_of_silence_is_raised_once_when_training_is_over(tmp_path: Path
     assert quietly(leaning, resume=True).record["weights_sha256"] == outcome.record["weights_sha256"]
 
 
+@pytest.mark.parametrize("share", [None, 0.3])
+def test_biases_make_up_for_words_with_fewer_recordings(tmp_path: Path, share: float | None) -> None:
+    """One keyword is learned from four times, one twice, the others once; unknown words and silence have no part."""
+    dataset = twelve_classes(tmp_path / "set")
+    train = dataset.splits["train"]
+    more = [clip for clip in train if clip.label == 2] * 3 + [clip for clip in train if clip.label == 7]
+    dataset = replace(dataset, splits=dataset.splits | {"train": (*train, *more)})
+    recipe = Recipe(epochs=1, batch_size=8, unknown_share=share, silence_share=share)
+    plain = Run(dataset, Network(width=4, classes=12), recipe, 0, tmp_path / "plain")
+    even = replace(plain, recipe=replace(recipe, even_words=True, silence_bias=3.0), folder=tmp_path / "even")
+    weights, moved = (read_model(quietly(run).model)[0].tensors for run in (plain, even))
+    changed = {name: moved[name] - weights[name] for name in weights if not np.array_equal(moved[name], weights[name])}
+    ((name, by),) = changed.items()
+    assert name == "head.readout.bias"
+    counts = np.array([1, 1, 4, 1, 1, 1, 1, 2, 1, 1])
+    np.testing.assert_allclose(by, [*np.log(1.4 / counts), 0, 3], atol=1e-5)
+
+
 class Diverging(Recorder):
     def learn(self, batch: Batch, learning_rate: float) -> float:
         super().learn(batch, learning_rate)

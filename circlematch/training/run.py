@@ -15,11 +15,14 @@ from math import isfinite
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
 from circlematch.audio import read
 from circlematch.config import FRONT_END, Network, Recipe, to_dict
 from circlematch.data.augment import Augmenter
 from circlematch.data.cache import ClipSet, load_split
-from circlematch.data.dataset import HELD_OUT_NOISE, SILENCE, Dataset
+from circlematch.data.dataset import HELD_OUT_NOISE, SILENCE, UNKNOWN, Dataset
 from circlematch.data.epoch import EpochSampler
 from circlematch.data.noise import NoisePool, make_pool
 from circlematch.errors import UsageError, require
@@ -118,7 +121,7 @@ def _perform(run: Run, resume: bool, watchers: Sequence[Watcher] | None, say: Ca
     if watchers is None:  # only now, for their clocks run
         watchers = [Terminal(run.recipe.epochs), *tensorboard_if_installed(run.folder / "tensorboard")]
     epochs = train(step, run.recipe, lessons, validation, history, watchers, keep)
-    _lean_to_silence(run, step)
+    _move_biases(run, step, training.labels[sampler.always])
     return _finish(run, step, epochs, starts, lessons, {"train": training, "validation": validation})
 
 
@@ -180,13 +183,20 @@ def _card(run: Run) -> Card:
     )
 
 
-def _lean_to_silence(run: Run, step: Step) -> None:
-    """Add what the recipe says to the bias of silence: sounds are more common in the world than in the set."""
-    if run.recipe.silence_bias == 0 or SILENCE not in run.dataset.labels:
-        return
-    weights = step.weights()
+def _move_biases(run: Run, step: Step, heard: npt.NDArray[np.int64]) -> None:
+    """What a recipe knows of the world and the set does not: sounds are more common, and no word more than another.
+
+    A network that heard one word twice as often as another has learned to expect it twice as often. log 2 on the bias
+    of the other makes up for it.
+    """
+    labels, weights = run.dataset.labels, step.weights()
     bias = weights["head.linear.bias" if run.network.mean_pooling else "head.readout.bias"]
-    bias[run.dataset.labels.index(SILENCE)] += run.recipe.silence_bias
+    if run.recipe.even_words:
+        words = [number for number, label in enumerate(labels) if label not in (UNKNOWN, SILENCE)]
+        counts = np.maximum(np.bincount(heard, minlength=len(labels))[words], 1)
+        bias[words] += np.log(counts.mean() / counts)
+    if SILENCE in labels:
+        bias[labels.index(SILENCE)] += run.recipe.silence_bias
     step.restore(weights, step.state())
 
 
