@@ -224,7 +224,7 @@ def release(width: int) -> tuple[Network, Recipe]:
         peak_learning_rate=3e-2 if small else 1e-2,
         unknown_share=0.15,
         silence_share=0.8 if small else 0.5,
-        silence_bias=-0.5 if width < 8 else 0.0 if small else 1.0 if large else 0.5,
+        silence_bias=0.5 if small else 1.0,
         even_words=True,
         starts=6 if width < 8 else 4 if small else 1,
         start_epochs=6,
