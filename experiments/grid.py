@@ -224,8 +224,9 @@ def expected_seconds(cell: Cell, known: Sequence[dict[str, Any]]) -> float | Non
 
 def _heard(record: Mapping[str, Any]) -> int:
     """All epochs of a run, those of its beginnings too."""
-    starts, each = (record["recipe"].get(name, 1) for name in ("starts", "start_epochs"))
-    return int(record["epochs"]) + (starts * each if starts > 1 else 0)
+    epochs, recipe = int(record["epochs"]), record["recipe"]
+    starts, each = recipe.get("starts", 1), recipe.get("start_epochs", 1)
+    return epochs + (starts * min(each, epochs) if starts > 1 else 0)
 
 
 def state_of(cell: Cell, known: Sequence[dict[str, Any]]) -> tuple[str, float | None]:

@@ -34,7 +34,10 @@ def first_fold(run: str, weights: str) -> dict[str, Any]:
     command = f"experiments/world.py --first-fold runs/{run}/model.safetensors"
     if not path.exists():
         raise SystemExit(f"{path} is missing: run {command}")
-    return checked(path, command, weights)
+    record = checked(path, command, weights)
+    if "at_equal_sounds" not in record:
+        raise SystemExit(f"{path} does not say what validation is at equal sounds: run {command}")
+    return record
 
 
 def checked(path: Path, command: str, weights: str | None = None) -> dict[str, Any]:

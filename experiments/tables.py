@@ -467,7 +467,7 @@ def page() -> str:
         "differ from others of their setting in nothing but their seed: the paper's recipe on v0.01 and the composite,",
         "at D16 its ablations too; with 30 epochs other readings of it. The learning rate rises for the first tenth of",
         "a run.",
-        "Of ten runs a correlation may be 0.6 by chance.",
+        "Of ten runs of two settings a correlation may be 0.7 by chance.",
         "",
         *foresight.table(),
     ]

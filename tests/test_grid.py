@@ -230,6 +230,12 @@ def test_a_record_that_cannot_be_kept_is_told(tmp_path: Path) -> None:
         perform_all([Quick("one", tmp_path / "one")], 1, StringIO(), finished=keep)
 
 
+@pytest.mark.parametrize(("epochs", "starts", "all_of_them"), [(100, 1, 100), (100, 4, 124), (2, 4, 10)])
+def test_the_epochs_of_beginnings_are_counted_when_time_is_foretold(epochs: int, starts: int, all_of_them: int) -> None:
+    grid = load_script("experiments/grid.py")
+    assert grid._heard({"epochs": epochs, "recipe": {"starts": starts, "start_epochs": 6}}) == all_of_them
+
+
 def test_every_kept_record_has_the_settings_of_its_cell() -> None:
     """After a change of a recipe old records would count as done, and be averaged with new ones."""
     grid = load_script("experiments/grid.py")

@@ -85,7 +85,9 @@ def test_what_was_measured_of_a_model_was_measured_of_these_weights(repository: 
         assert record["weights_sha256"] == weights, path.name
 
 
-@pytest.mark.parametrize("folder", ["detection/before", "errors/before", "lean/before", "world/before"])
+@pytest.mark.parametrize(
+    "folder", ["detection/before", "errors/before", "lean/before", "world/before", "world/first-fold/before"]
+)
 def test_what_was_measured_of_the_models_before_was_measured_of_their_weights(repository: Path, folder: str) -> None:
     runs = [json.loads(path.read_text()) for path in (repository / "results/gsc/release/before").glob("*.json")]
     known = {run["weights_sha256"] for run in runs}

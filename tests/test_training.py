@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -17,6 +18,7 @@ import pytest
 from layouts import speech_commands, tone, write_sound
 
 import circlematch
+import circlematch.training.run as training_run
 from circlematch.config import OPTIMIZERS, Augmentation, Network, Recipe, ablated
 from circlematch.data.augment import Augmenter
 from circlematch.data.cache import ClipSet, load_split
@@ -358,22 +360,23 @@ def test_the_bias_of_silence_is_raised_once_when_training_is_over(tmp_path: Path
     assert quietly(leaning, resume=True).record["weights_sha256"] == outcome.record["weights_sha256"]
 
 
-@pytest.mark.parametrize("share", [None, 0.3])
-def test_biases_make_up_for_words_with_fewer_recordings(tmp_path: Path, share: float | None) -> None:
+@pytest.mark.parametrize(("ablation", "share"), [("full", None), ("full", 0.3), ("mean-pooling", 0.3)])
+def test_biases_make_up_for_words_with_fewer_recordings(tmp_path: Path, ablation: str, share: float | None) -> None:
     """One keyword is learned from four times, one twice, the others once; unknown words and silence have no part."""
     dataset = twelve_classes(tmp_path / "set")
     train = dataset.splits["train"]
     more = [clip for clip in train if clip.label == 2] * 3 + [clip for clip in train if clip.label == 7]
     dataset = replace(dataset, splits=dataset.splits | {"train": (*train, *more)})
     recipe = Recipe(epochs=1, batch_size=8, unknown_share=share, silence_share=share)
-    plain = Run(dataset, Network(width=4, classes=12), recipe, 0, tmp_path / "plain")
+    plain = Run(dataset, ablated(Network(width=4, classes=12), ablation), recipe, 0, tmp_path / "plain")
     even = replace(plain, recipe=replace(recipe, even_words=True, silence_bias=3.0), folder=tmp_path / "even")
     weights, moved = (read_model(quietly(run).model)[0].tensors for run in (plain, even))
     changed = {name: moved[name] - weights[name] for name in weights if not np.array_equal(moved[name], weights[name])}
     ((name, by),) = changed.items()
-    assert name == "head.readout.bias"
+    assert name == ("head.readout.bias" if ablation == "full" else "head.linear.bias")
     counts = np.array([1, 1, 4, 1, 1, 1, 1, 2, 1, 1])
     np.testing.assert_allclose(by, [*np.log(1.4 / counts), 0, 3], atol=1e-5)
+    assert same(read_model(quietly(even, resume=True).model)[0].tensors, moved)  # once, not again
 
 
 class Diverging(Recorder):
@@ -505,3 +508,8 @@ def test_a_beginning_whose_loss_becomes_no_number_loses_and_where_all_do_the_run
     assert said[1] == "beginning 2 of 4: loss 3.0000 after 1 epochs"  # no longer than the run itself
     with pytest.raises(DivergedError):
         tried(OftenDiverging({}))
+
+
+def test_a_record_has_null_for_a_loss_that_is_no_number() -> None:
+    rows = training_run._rows((Epoch(float("inf"), 0.0, 1.5), Epoch(0.25, 0.5, 2.0)))
+    assert json.loads(json.dumps(rows, allow_nan=False)) == [[None, 0.0, 1.5], [0.25, 0.5, 2.0]]

@@ -2,7 +2,7 @@
 
 How far a network this small comes depends on its first weights: of the eight settings at D4 that were trained with two
 or three seeds, thirty epochs each, the seeds end 0.4 to 6.6 points of validation accuracy apart (D8: 0.5 to 1.5). Which
-will be ahead begins to show when the learning rate nears its peak (docs/release.md). So a recipe may try several sets
+will be ahead shows when the learning rate has passed its peak (docs/release.md). So a recipe may try several sets
 of first weights, with the same clips in the same order: each is trained for a few epochs with a whole cycle of the
 learning rate of its own, and the weights that ended with the lowest loss go on to the run, which begins with the first
 clips again.
@@ -10,6 +10,7 @@ clips again.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from math import inf
@@ -40,11 +41,12 @@ def begin(
     for start in range(recipe.starts):
         name = f"beginning {start + 1} of {recipe.starts}"
         step.restore(initial_tensors(network, lessons.seed, start), {})
+        began = time.perf_counter()
         try:
             epochs = [one_epoch(step, cycle, lessons, validation, number)[0] for number in range(cycle.epochs)]
         except DivergedError as error:
             failures.append(error)
-            tried.append(Epoch(inf, 0.0, 0.0))
+            tried.append(Epoch(inf, 0.0, time.perf_counter() - began))
             say(f"{name}: its loss became no number")
             continue
         loss = epochs[-1].loss
