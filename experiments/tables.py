@@ -145,9 +145,14 @@ def cell_text(records: Sequence[dict[str, Any]], split: str, of: int) -> str:
     return f"{mean(shares):.2f}{spread}{partial}"
 
 
+def by_width_head() -> list[str]:
+    """The head of a table with a column for each width."""
+    return [f"| | {' | '.join(f'D{width}' for width in WIDTHS)} |", "|---" * (len(WIDTHS) + 1) + "|"]
+
+
 def table1(task: str, recipe: str) -> list[str]:
     """A task, all widths."""
-    lines = [f"| | {' | '.join(f'D{width}' for width in WIDTHS)} |", "|---" * (len(WIDTHS) + 1) + "|"]
+    lines = by_width_head()
     if task in PAPER:
         lines.append(f"| *the paper, test* | {' | '.join(f'*{text}*' for text in PAPER[task])} |")
     by_width = [found([Cell(task, width, seed, recipe=recipe) for seed in SEEDS]) for width in WIDTHS]
@@ -181,8 +186,7 @@ def halves() -> list[str]:
         "The composite has v0.02's recordings of five keywords only. Share of the archive's clips that are known, with",
         "zeros for silence, mean of the seeds and of the words:",
         "",
-        f"| | {' | '.join(f'D{width}' for width in WIDTHS)} |",
-        "|---" * (len(WIDTHS) + 1) + "|",
+        *by_width_head(),
     ]
     for title, words in (
         ("heard in v0.02's recordings", NEWER_KEYWORDS),
@@ -242,7 +246,7 @@ def _is_clear(difference: float, spread: float, seeds: int) -> bool:
 
 def targets() -> list[str]:
     """What was asked for by width, what the mean of the seeds is, and whether that is enough."""
-    lines = [f"| | {' | '.join(f'D{width}' for width in WIDTHS)} |", "|---" * (len(WIDTHS) + 1) + "|"]
+    lines = by_width_head()
     published, newer = ([float(text.partition(" ± ")[0]) for text in PAPER[task]] for task in ("gsc1", "gsc2"))
     paper, composite = ([found([Cell(t, width, s) for s in SEEDS]) for width in WIDTHS] for t in ("gsc1", "composite"))
     released = [found([Cell("gsc", width, seed, recipe="release") for seed in SEEDS]) for width in WIDTHS]
@@ -322,11 +326,10 @@ def _difference(records: Sequence[dict[str, Any]], more: str, less: str) -> floa
 
 def release() -> list[str]:
     """What the release recipe's models do: all seeds on the splits, the shipped one on what is no clip."""
-    lines = [f"| | {' | '.join(f'D{width}' for width in WIDTHS)} |", "|---" * (len(WIDTHS) + 1) + "|"]
+    lines = by_width_head()
     lines.append(f"| *the paper's recipe and figures, v0.01's test* | {' | '.join(f'*{t}*' for t in PAPER['gsc1'])} |")
     by_width = [found([Cell("gsc", width, seed, recipe="release") for seed in SEEDS]) for width in WIDTHS]
-    for split, title in RELEASE_SPLITS.items():
-        lines.append(f"| {title} | {' | '.join(cell_text(records, split, len(SEEDS)) for records in by_width)} |")
+    lines += _release_splits(by_width)
     folds = [[_first_fold(record) for record in records] for records in by_width]
     texts = [f"{min(all_of):.1%} to {max(all_of):.1%}" if all_of else NOT_RUN for all_of in folds]
     lines.append(f"| ESC-50's first fold, all seeds: seconds taken for a keyword | {' | '.join(texts)} |")
@@ -339,12 +342,17 @@ def release() -> list[str]:
 
 def release_before() -> list[str]:
     """The same for the models that were released before: all seeds that were run."""
-    lines = [f"| | {' | '.join(f'D{width}' for width in WIDTHS)} |", "|---" * (len(WIDTHS) + 1) + "|"]
+    lines = by_width_head()
     records = [json.loads(path.read_text()) for path in sorted((RESULTS / "gsc/release/before").glob("d*.json"))]
     by_width = [[record for record in records if record["network"]["width"] == width] for width in WIDTHS]
-    for split, title in RELEASE_SPLITS.items():
-        lines.append(f"| {title} | {' | '.join(cell_text(of_width, split, len(SEEDS)) for of_width in by_width)} |")
-    return lines
+    return lines + _release_splits(by_width)
+
+
+def _release_splits(by_width: Sequence[Sequence[dict[str, Any]]]) -> list[str]:
+    return [
+        f"| {title} | {' | '.join(cell_text(records, split, len(SEEDS)) for records in by_width)} |"
+        for split, title in RELEASE_SPLITS.items()
+    ]
 
 
 def _first_fold(record: dict[str, Any]) -> float:

@@ -33,11 +33,11 @@ from circlematch.safetensors import digest
 
 RECORDS = RESULTS / "world"
 CLIP = FRONT_END.clip_samples
-
-Scores = npt.NDArray[np.float32]
 FIRST_FOLD = "1-"  # how its files' names begin
 SOUNDS = 0.02  # the share of sounds that may be taken for a keyword
 LEANS = np.arange(-2, 4.01, 0.25)  # what may be added to the bias of silence in all
+
+Scores = npt.NDArray[np.float32]
 
 
 def recordings_in(data: Path, first_fold: bool) -> list[Path]:
