@@ -21,6 +21,7 @@ from circlematch.model import Model
 from circlematch.spotter import Spotter
 from circlematch.training.native_step import NativeStep
 from circlematch.training.step import Batch
+from circlematch.training.targets import smoothed
 
 __all__ = ["StreamSpeed", "TrainSpeed", "measure_streaming", "measure_training"]
 
@@ -67,6 +68,7 @@ def measure_training(width: int, threads: int | None = None, rounds: int = 6) ->
     generator = np.random.default_rng(0)
     clips = (3000 * generator.standard_normal((recipe.batch_size, FRONT_END.clip_samples))).astype(np.int16)
     labels = generator.integers(0, network.classes, recipe.batch_size)
+    targets = smoothed(labels, network.classes, recipe.label_smoothing)
     augmenter = Augmenter(recipe.augmentation, make_pool(0))
 
     steps: list[dict[str, float]] = []  # seconds of every stage, step by step
@@ -74,7 +76,7 @@ def measure_training(width: int, threads: int | None = None, rounds: int = 6) ->
     def native_turn() -> None:
         for _ in range(NATIVE_STEPS):
             plan = augmenter.plan(np.arange(recipe.batch_size), generator)
-            native.learn(Batch(clips, np.arange(len(clips)), labels, plan, (0,)), 1e-3)
+            native.learn(Batch(clips, np.arange(len(clips)), targets, plan, (0,)), 1e-3)
             steps.append(native.stage_seconds())
 
     best = {"plain": float("inf"), "native": float("inf")}

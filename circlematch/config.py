@@ -19,6 +19,7 @@ __all__ = [
     "FRONT_END",
     "OPTIMIZERS",
     "RECIPES",
+    "TEACHING",
     "Augmentation",
     "FrontEnd",
     "Network",
@@ -175,6 +176,7 @@ class Recipe:
     beta2: float = 0.999
     epsilon: float = 1e-8
     label_smoothing: float = 0.05
+    teaching: float = 0.0  # share of what is told of a clip that teachers give; not in the paper
     unknown_share: float | None = None  # unknown words drawn anew each epoch, per keyword; None: always the same tenth
     silence_share: float | None = None  # the same for clips of silence
     silence_bias: float = 0.0  # added to the bias of silence when training is over; not in the paper
@@ -203,6 +205,8 @@ class Recipe:
             raise UsageError(f"silence_bias is {self.silence_bias}; it must be a number")
         if not 0 <= self.label_smoothing < 1:
             raise UsageError(f"label_smoothing is {self.label_smoothing}; it must be in [0, 1)")
+        if not 0 <= self.teaching <= 1:
+            raise UsageError(f"teaching is {self.teaching}; it is a share, from 0 to 1")
 
 
 def paper(width: int) -> tuple[Network, Recipe]:
@@ -234,6 +238,8 @@ def release(width: int) -> tuple[Network, Recipe]:
     )
     return Network(width=width, dropout=0.0), recipe
 
+
+TEACHING = 0.9  # of what is told of a clip, where there are teachers; docs/release.md
 
 # The recipes by name: what is trained, and how, for a width.
 RECIPES: dict[str, Callable[[int], tuple[Network, Recipe]]] = {"paper": paper, "release": release}

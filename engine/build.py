@@ -27,7 +27,7 @@ TRAIN = """
     typedef struct {
         int32_t width, classes, batch, threads;
         int32_t dense_bands, mean_pooling, circular_statistics, cross_moments, ordered_path, gradients_only;
-        double magnitude_epsilon, leaky_slope, dropout, label_smoothing;
+        double magnitude_epsilon, leaky_slope, dropout;
         double beta1, beta2, epsilon, weight_decay;
     } cm_train_config;
     typedef struct {
@@ -40,7 +40,7 @@ TRAIN = """
         const cm_augment *augment;
         const float *noise;
         const real *pictures;
-        const int32_t *labels;
+        const real *targets;
         int32_t examples;
         uint32_t seed;
         double learning_rate;

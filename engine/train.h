@@ -32,7 +32,6 @@ typedef struct {
     double magnitude_epsilon;
     double leaky_slope;
     double dropout;
-    double label_smoothing;
     double beta1, beta2, epsilon, weight_decay;
 } cm_train_config;
 
@@ -52,7 +51,7 @@ typedef struct {
     const cm_augment *augment;
     const float *noise;
     const CM_REAL *pictures;  /* used where clips is NULL */
-    const int32_t *labels;
+    const CM_REAL *targets;   /* (examples, K): how likely each class is to be right; each row adds up to 1 */
     int32_t examples;
     uint32_t seed;            /* of dropout */
     double learning_rate;     /* 0 leaves the weights and the running statistics as they are */

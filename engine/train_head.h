@@ -170,8 +170,8 @@ static lanes class_score(const head_weights *w, real bias, const lanes *restrict
     return score * w->gain + bias;
 }
 
-/* Cross-entropy with label smoothing: the scores (K) become their gradients; returns the loss of each example. */
-static lanes cross_entropy(lanes *scores, int classes, const int32_t *labels, real smoothing, real examples)
+/* Cross-entropy with the targets: the scores (K) become their gradients; returns the loss of each example. */
+static lanes cross_entropy(lanes *scores, int classes, const chunk_state *chunk, real examples)
 {
     lanes top = scores[0], sum = { 0 }, loss = { 0 };
     for (int k = 1; k < classes; k++)
@@ -180,10 +180,10 @@ static lanes cross_entropy(lanes *scores, int classes, const int32_t *labels, re
         sum += lanes_exp(scores[k] - top);
     const lanes log_sum = lanes_log(lanes_widen(sum), 1) + top;
     for (int k = 0; k < classes; k++) {
-        lanes target = lanes_of(smoothing / (real)classes);
+        lanes target = { 0 };
         for (int l = 0; l < LANES; l++)
-            if (labels[l] == k)
-                target[l] += 1 - smoothing;
+            if (chunk->present[l] != 0)
+                target[l] = chunk->targets[l * classes + k];
         loss += target * (log_sum - scores[k]);
         scores[k] = (lanes_exp(scores[k] - log_sum) - target) / examples;
     }

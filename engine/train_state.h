@@ -66,7 +66,7 @@ typedef struct {
 /* LANES examples on their way. Shapes in lanes; D width, T frames. */
 typedef struct {
     real present[LANES] __attribute__((aligned(sizeof(lanes))));  /* ones, zeros behind the last example */
-    int32_t labels[LANES];
+    const real *targets;     /* (present examples, K) */
     lanes *picture;          /* (34, 104) */
     lanes *depthwise;        /* (16, TILES, 8, TILE) before its norm */
     lanes *spread;           /* (16, TILES, 8, TILE) gradient on its way back */

@@ -143,10 +143,8 @@ static void fold(const norm *n, const real *w, int inner, real *out)
 /* The examples from `first` on become the chunk's pictures. */
 static void chunk_begin(worker_state *worker, const cm_train_batch *batch, int first, chunk_state *chunk)
 {
-    for (int l = 0; l < LANES; l++) {
+    for (int l = 0; l < LANES; l++)
         chunk->present[l] = first + l < batch->examples;
-        chunk->labels[l] = batch->labels && first + l < batch->examples ? batch->labels[first + l] : 0;
-    }
     if (batch->clips) {
         lanes *to = chunk->picture + PICTURE_FRAMES + 2;
         const cm_augment *augment = batch->augment ? batch->augment + first : NULL;
@@ -286,7 +284,7 @@ static void learn_head(cm_train *train, worker_state *worker, chunk_state *chunk
     double *gradient = chunk->partial + train->gradient;
     lanes by_scale = { 0 }, by_gain = { 0 };
     forward_scores(train, worker, chunk);
-    const lanes loss = cross_entropy(worker->scores, K, chunk->labels, (real)train->config.label_smoothing, (real)train->examples);
+    const lanes loss = cross_entropy(worker->scores, K, chunk, (real)train->examples);
     chunk->partial[train->loss] = lanes_sum(loss, chunk->present);
     for (int i = 0; i < DESCRIPTOR; i++) {
         lanes sum = { 0 };
@@ -331,7 +329,7 @@ static void learn_pooling(cm_train *train, worker_state *worker, const real *par
     const int D = train->config.width, K = train->config.classes;
     double *gradient = chunk->partial + train->gradient;
     pooled_scores(train, worker, parameters, chunk);
-    const lanes loss = cross_entropy(worker->scores, K, chunk->labels, (real)train->config.label_smoothing, (real)train->examples);
+    const lanes loss = cross_entropy(worker->scores, K, chunk, (real)train->examples);
     chunk->partial[train->loss] = lanes_sum(loss, chunk->present);
     for (int k = 0; k < K; k++) {
         gradient[train->at.bias + k] = lanes_sum(worker->scores[k], chunk->present);
@@ -547,8 +545,11 @@ static void stage_ends(cm_train *train, const worker_state *worker, cm_train_bat
 static void learn_forward(cm_train *train, worker_state *worker, const real *parameters, cm_train_batch *batch)
 {
     norm *norms = worker->norms;
-    EACH_CHUNK(chunk)
-        chunk_begin(worker, batch, (int)(chunk - train->chunks) * LANES, chunk);
+    EACH_CHUNK(chunk) {
+        const int first = (int)(chunk - train->chunks) * LANES;
+        chunk_begin(worker, batch, first, chunk);
+        chunk->targets = batch->targets + first * train->config.classes;
+    }
     stage_ends(train, worker, batch, STAGE_FEATURES);
     EACH_CHUNK(chunk) {
         double *moments = chunk->partial + norms[NORM_CONV].moments;

@@ -120,6 +120,9 @@ TRIALS: dict[str, dict[str, Any]] = {
     "hard-decay1e-2": HARD | {"weight_decay": 1e-2},
     "wide-15-hard-labels": HARD | {"epochs": 15, "peak_learning_rate": 5e-3},
 }
+# Whom the released models learn from: networks of 38,182 parameters.
+TEACHER_WIDTH, TEACHER_SEEDS = 128, range(2)
+TEACHER = HARD | {"epochs": 40, "peak_learning_rate": 5e-3, "dropout": 0.1, "silence_bias": 0.0}
 TRIED = (  # (width, trial)
     *((32, trial) for trial in ("both-100", "both-30", "both-30-hard-labels")),
     *((16, trial) for trial in TRIALS if trial not in ("both-100", "wide-15-hard-labels")),
@@ -128,6 +131,7 @@ TRIED = (  # (width, trial)
 VARIANTS: dict[str, dict[str, Any]] = {
     **{f"reading/{name}": {"epochs": READING_EPOCHS} | changes for name, changes in READINGS.items()},
     **{f"search/{name}": TRIAL | changes for name, changes in TRIALS.items()},
+    "teacher/wide": TEACHER,
 }
 
 
@@ -147,6 +151,9 @@ TABLES: dict[str, tuple[Cell, ...]] = {
     "table2": table2("gsc1"),
     **{f"table2-{task}": table2(task) for task in ("composite", "gsc2")},
     "release": tuple(Cell("gsc", width, seed, recipe="release") for seed in SEEDS for width in WIDTHS),
+    "teachers": tuple(
+        Cell("gsc", TEACHER_WIDTH, seed, recipe="release", variant="teacher/wide") for seed in TEACHER_SEEDS
+    ),
     "search": tuple(Cell("gsc", width, 0, recipe="release", variant=f"search/{trial}") for width, trial in TRIED),
     "reading": tuple(
         Cell("gsc1", width, seed, variant=f"reading/{name}")

@@ -24,6 +24,7 @@ from circlematch.machine import commit
 from circlematch.training.loop import Lessons
 from circlematch.training.native_step import NativeStep
 from circlematch.training.schedule import one_cycle
+from circlematch.training.targets import smoothed
 from circlematch.training.torch_step import TorchStep
 
 STEPS = 50
@@ -37,6 +38,7 @@ def compare(data: Path) -> None:
         clips,
         EpochSampler(clips, dataset.labels, recipe),
         Augmenter(recipe.augmentation, make_pool(0)),
+        smoothed(clips.labels, len(dataset.labels), recipe.label_smoothing),
         recipe.batch_size,
         seed=0,
     )

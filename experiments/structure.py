@@ -38,6 +38,7 @@ from circlematch.safetensors import digest
 from circlematch.training.loop import Lessons, train
 from circlematch.training.native_step import NativeStep
 from circlematch.training.step import Batch, Step
+from circlematch.training.targets import smoothed
 from circlematch.training.torch_step import TorchStep
 
 EPOCHS = 10
@@ -202,7 +203,9 @@ def measure(variant: str, width: int, seed: int, data: Path) -> dict[str, object
     step = make(network, recipe, seed, variant)
     clips = load_split(dataset, "train")
     augmenter = Augmenter(recipe.augmentation, make_pool(seed))
-    lessons = Lessons(clips, EpochSampler(clips, dataset.labels, recipe), augmenter, recipe.batch_size, seed)
+    sampler = EpochSampler(clips, dataset.labels, recipe)
+    targets = smoothed(clips.labels, network.classes, recipe.label_smoothing)
+    lessons = Lessons(clips, sampler, augmenter, targets, recipe.batch_size, seed)
     history = train(step, recipe, lessons, load_split(dataset, "validation"), (), (), lambda _: None)
     return {
         "structure": variant,

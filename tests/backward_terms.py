@@ -263,8 +263,7 @@ FORWARD_STATEMENTS = {
         "top = lanes_select(scores[k] > top, scores[k], top)",
         "sum += lanes_exp(scores[k] - top)",
         "const lanes log_sum = lanes_log(lanes_widen(sum), 1) + top",
-        "lanes target = lanes_of(smoothing / (real)classes)",
-        "target[l] += 1 - smoothing",
+        "target[l] = chunk->targets[l * classes + k]",
         "loss += target * (log_sum - scores[k])",
     ],
     "forward_scores": [
@@ -272,13 +271,11 @@ FORWARD_STATEMENTS = {
         " worker->exponentials, worker->ahead, derivative, worker->descriptors + k * DESCRIPTOR)",
     ],
     "learn_head": [
-        "const lanes loss = cross_entropy(worker->scores, K, chunk->labels, (real)train->config.label_smoothing,"
-        " (real)train->examples)",
+        "const lanes loss = cross_entropy(worker->scores, K, chunk, (real)train->examples)",
         "chunk->partial[train->loss] = lanes_sum(loss, chunk->present)",
     ],
     "learn_pooling": [
-        "const lanes loss = cross_entropy(worker->scores, K, chunk->labels, (real)train->config.label_smoothing,"
-        " (real)train->examples)",
+        "const lanes loss = cross_entropy(worker->scores, K, chunk, (real)train->examples)",
         "chunk->partial[train->loss] = lanes_sum(loss, chunk->present)",
     ],
 }

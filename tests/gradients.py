@@ -152,15 +152,15 @@ class NativeRun:
         self.memory = ffi.new("cm_train_memory *", {name: built.pointer(array) for name, array in self.arrays.items()})
 
     def learn(
-        self, given: npt.NDArray[np.float64], labels: npt.NDArray[np.int64], seed: int, rate: float
+        self, given: npt.NDArray[np.float64], targets: npt.NDArray[np.float64], seed: int, rate: float
     ) -> tuple[float, Arrays]:
         """Loss and gradients by name of one step; with rate 0 the weights stay as they are."""
         ffi = self.built.ffi
         gradients = np.zeros(self.arrays["parameters"].size)
-        images, classes = given.astype(self.built.dtype), labels.astype(np.int32)
+        images, rows = given.astype(self.built.dtype), targets.astype(self.built.dtype)
         batch = ffi.new("cm_train_batch *")
-        batch.pictures, batch.labels = self.built.pointer(images), ffi.from_buffer("int32_t[]", classes)
-        batch.examples, batch.seed, batch.gradients = len(labels), seed, ffi.from_buffer("double[]", gradients)
+        batch.pictures, batch.targets = self.built.pointer(images), self.built.pointer(rows)
+        batch.examples, batch.seed, batch.gradients = len(targets), seed, ffi.from_buffer("double[]", gradients)
         batch.learning_rate = rate
         self.built.step("learn")(self.train, self.memory, batch, 0)
         return batch.loss, named(gradients, parameter_shapes(self.network))
@@ -190,12 +190,12 @@ def named(flat: npt.NDArray[Any], shapes: dict[str, tuple[int, ...]]) -> Arrays:
 
 
 def native_gradients(
-    built: Engine, model: CircleMatch, recipe: Recipe, given: npt.NDArray[np.float64], labels: npt.NDArray[np.int64]
+    built: Engine, model: CircleMatch, recipe: Recipe, given: npt.NDArray[np.float64], targets: npt.NDArray[np.float64]
 ) -> tuple[float, Arrays, npt.NDArray[np.float64]]:
     """Loss, gradients by name, and the dropout mask of one batch."""
-    run = NativeRun(built, model, replace(recipe, batch_size=len(labels)))
-    loss, gradients = run.learn(given, labels, SEED, 0)
-    mask = run.mask(len(labels), SEED)
+    run = NativeRun(built, model, replace(recipe, batch_size=len(targets)))
+    loss, gradients = run.learn(given, targets, SEED, 0)
+    mask = run.mask(len(targets), SEED)
     run.close()
     return loss, gradients, mask
 
@@ -213,9 +213,8 @@ class Masked(nn.Module):
 
 def torch_gradients(
     model: CircleMatch,
-    recipe: Recipe,
     given: torch.Tensor,
-    labels: npt.NDArray[np.int64],
+    targets: npt.NDArray[np.float64],
     mask: npt.NDArray[np.float64],
 ) -> tuple[float, Arrays]:
     """The same by autograd, with the mask in place of dropout."""
@@ -223,7 +222,7 @@ def torch_gradients(
     model.zero_grad()
     model.encoder.dropout = Masked(torch.from_numpy(mask).to(given.dtype))  # type: ignore[assignment]
     scores = model(given)
-    loss = functional.cross_entropy(scores, torch.from_numpy(labels), label_smoothing=recipe.label_smoothing)
+    loss = functional.cross_entropy(scores, torch.from_numpy(targets).to(given.dtype))
     loss.backward()
     zeros = torch.zeros(())
     return loss.item(), {
@@ -252,8 +251,9 @@ class Case(NamedTuple):
         return ablated(Network(width=self.width, classes=self.classes), self.ablation)
 
     @property
-    def labels(self) -> npt.NDArray[np.int64]:
-        return np.arange(self.examples) % self.classes
+    def targets(self) -> npt.NDArray[np.float64]:
+        """Every class is likely in part, as a teacher may say."""
+        return np.random.default_rng(9).dirichlet(np.full(self.classes, 0.5), self.examples)
 
 
 @cache
@@ -263,13 +263,13 @@ def truth(case: Case, mask_of: Engine) -> tuple[float, Arrays]:
     run = NativeRun(mask_of, model, Recipe())
     mask = run.mask(case.examples, SEED)
     run.close()
-    return torch_gradients(model, Recipe(), torch.from_numpy(pictures(case.examples)), case.labels, mask)
+    return torch_gradients(model, torch.from_numpy(pictures(case.examples)), case.targets, mask)
 
 
 def gradient_errors(built: Engine, case: Case, mask_of: Engine | None = None) -> dict[str, float]:
     """How far the loss and every gradient of the C step are from autograd's."""
     loss, ours, _ = native_gradients(
-        built, away_from_the_start(case.network), Recipe(), pictures(case.examples), case.labels
+        built, away_from_the_start(case.network), Recipe(), pictures(case.examples), case.targets
     )
     expected, theirs = truth(case, mask_of or built)
     return {"loss": abs(loss / expected - 1)} | difference(ours, theirs)
@@ -294,7 +294,7 @@ def trained(case: Case, mask_of: Engine) -> Arrays:
         weight_decay=recipe.weight_decay,
     )
     for step in range(STEPS):
-        torch_gradients(model, recipe, given, case.labels, run.mask(case.examples, step))
+        torch_gradients(model, given, case.targets, run.mask(case.examples, step))
         optimiser.step()
     run.close()
     state = {name: tensor.numpy().ravel() for name, tensor in model.state_dict().items()}
@@ -308,7 +308,7 @@ def step_errors(built: Engine, case: Case, mask_of: Engine | None = None) -> dic
     """How far all that a few steps of the C step change is from what PyTorch makes of it."""
     run = NativeRun(built, away_from_the_start(case.network), replace(STEP_RECIPE, batch_size=case.examples))
     for step in range(STEPS):
-        run.learn(pictures(case.examples), case.labels, step, STEP_RATE)
+        run.learn(pictures(case.examples), case.targets, step, STEP_RATE)
     ours = run.remembered()
     run.close()
     return difference(ours, trained(case, mask_of or built))

@@ -24,6 +24,7 @@ from circlematch.data.noise import make_pool
 from circlematch.data.speech_commands import KEYWORDS
 from circlematch.safetensors import digest
 from circlematch.training.step import Batch
+from circlematch.training.targets import smoothed
 
 
 @pytest.fixture
@@ -408,7 +409,7 @@ def test_other_beginnings_begin_elsewhere_and_a_bias_of_the_readout_leaves_the_g
     audio = generator.integers(-9_000, 9_000, (16, 16_000)).astype(np.int16)
     rows = np.arange(16)
     plan = Augmenter(recipe.augmentation, make_pool(0)).plan(rows, generator)
-    batch = Batch(audio, rows, rows % 12, plan, seed=(0, 0, 0))
+    batch = Batch(audio, rows, smoothed(rows % 12, 12, recipe.label_smoothing), plan, seed=(0, 0, 0))
     begun, learned = {}, {}
     for start in structure.STARTS:
         step = structure.StartedStep(network, recipe, 0, start)

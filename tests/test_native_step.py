@@ -39,6 +39,7 @@ from circlematch.training import soap
 from circlematch.training.native_step import NativeStep, why_not_native
 from circlematch.training.schedule import one_cycle
 from circlematch.training.step import Batch
+from circlematch.training.targets import smoothed
 from circlematch.training.torch_step import TorchStep
 
 
@@ -106,15 +107,15 @@ def test_steps_equal_those_of_torch_in_double_precision(library_folder: Path, ab
 def test_in_float32_gradients_are_as_close_as_those_of_torch_in_float32(
     library_folder: Path, width: int, classes: int
 ) -> None:
-    network, recipe = Network(width=width, classes=classes), Recipe()
-    model, given, labels = away_from_the_start(network), pictures(48), np.arange(48) % classes
-    _, ours, mask = native_gradients(engine("float", library_folder), model, recipe, given, labels)
-    _, exact = torch_gradients(model, recipe, torch.from_numpy(given), labels, mask)
-    single = CircleMatch(config=network)
+    case = Case("full", width, classes, 48)
+    model, given = away_from_the_start(case.network), pictures(case.examples)
+    _, ours, mask = native_gradients(engine("float", library_folder), model, Recipe(), given, case.targets)
+    _, exact = torch_gradients(model, torch.from_numpy(given), case.targets, mask)
+    single = CircleMatch(config=case.network)
     single.load_state_dict(
         {name: value.float() if value.is_floating_point() else value for name, value in model.state_dict().items()}
     )
-    _, theirs = torch_gradients(single, recipe, torch.from_numpy(given).float(), labels, mask)
+    _, theirs = torch_gradients(single, torch.from_numpy(given).float(), case.targets, mask)
     native, plain = difference(ours, exact), difference(theirs, exact)
     for name, value in native.items():
         assert value < max(8 * plain[name], 2e-5), (name, value, plain[name])
@@ -137,7 +138,8 @@ def batches(count: int, size: int, classes: int) -> list[Batch]:
         time = np.arange(16000) / 16000
         waves = np.sin(2 * np.pi * tones[labels][:, None] * time) * generator.uniform(0.05, 0.5, (size, 1))
         clips = (20000 * waves * np.exp(-((time - 0.5) ** 2) / 0.02)).astype(np.int16)
-        out.append(Batch(clips, np.arange(size), labels, augmenter.plan(np.arange(size), generator), (0, 0, number)))
+        targets = smoothed(labels, classes, Recipe().label_smoothing)
+        out.append(Batch(clips, np.arange(size), targets, augmenter.plan(np.arange(size), generator), (0, 0, number)))
     return out
 
 
@@ -321,7 +323,7 @@ recipe = Recipe(batch_size=32)
 step = NativeStep(Network(width=4, classes=3), recipe, 0, threads=2)
 augmenter, generator = Augmenter(recipe.augmentation, make_pool(0)), np.random.default_rng(0)
 plan = augmenter.plan(np.arange(32), generator)
-batch = Batch(np.zeros((32, 16000), np.int16), np.arange(32), np.zeros(32, int), plan, (0,))
+batch = Batch(np.zeros((32, 16000), np.int16), np.arange(32), np.full((32, 3), 1 / 3, np.float32), plan, (0,))
 submit, caught = step.leader.submit, 0
 
 def interrupting(*words):

@@ -17,6 +17,7 @@ from circlematch.nn import CircleMatch
 from circlematch.parameters import Tensors, buffer_shapes, initial_tensors, parameter_shapes
 from circlematch.training.native_step import NativeStep
 from circlematch.training.step import Batch
+from circlematch.training.targets import smoothed
 from circlematch.training.torch_step import TorchStep
 
 Array = npt.NDArray[np.float64]
@@ -86,8 +87,8 @@ def first_weights() -> Tensors:
     return weights
 
 
-def three_batches() -> list[Batch]:
-    """Clips of noise that swells and fades, as they are: no shift, no noise on top."""
+def three_batches() -> list[tuple[Batch, Array]]:
+    """Clips of noise that swells and fades, as they are: no shift, no noise on top; and their labels."""
     generator = np.random.default_rng(4)
     count, samples = RECIPE.batch_size, FrontEnd().clip_samples
     plan = AugmentPlan(
@@ -102,11 +103,15 @@ def three_batches() -> list[Batch]:
         centre = generator.uniform(0.2, 0.8, (count, 1))
         waves = generator.standard_normal((count, samples)) * (0.05 + np.exp(-((time - centre) ** 2) / 0.02))
         clips = (generator.uniform(300, 6000, (count, 1)) * waves).clip(-32768, 32767).astype(np.int16)
-        out.append(Batch(clips, np.arange(count), generator.integers(0, NETWORK.classes, count), plan, (0, 0, number)))
+        labels = generator.integers(0, NETWORK.classes, count)
+        targets = smoothed(labels, NETWORK.classes, RECIPE.label_smoothing)
+        out.append((Batch(clips, np.arange(count), targets, plan, (0, 0, number)), labels))
     return out
 
 
-def gradients_by_hand(weights: dict[str, Array], batch: Batch) -> tuple[float, dict[str, Array], dict[str, Array]]:
+def gradients_by_hand(
+    weights: dict[str, Array], batch: Batch, labels: Array
+) -> tuple[float, dict[str, Array], dict[str, Array]]:
     """Loss, gradients, and the mean and unbiased variance of what each norm saw, all in double precision."""
     network = CircleMatch(config=NETWORK).double().train()
     network.load_state_dict({name: torch.tensor(array) for name, array in weights.items()}, strict=False)
@@ -126,8 +131,8 @@ def gradients_by_hand(weights: dict[str, Array], batch: Batch) -> tuple[float, d
             module.register_forward_pre_hook(watch(name))
     scores = network(torch.from_numpy(log_mel(batch.clips, batch.plan)).double())
     smoothing, classes = RECIPE.label_smoothing, NETWORK.classes
-    target = np.full((len(batch.labels), classes), smoothing / classes)
-    target[np.arange(len(batch.labels)), batch.labels] += 1 - smoothing
+    target = np.full((len(labels), classes), smoothing / classes)
+    target[np.arange(len(labels)), labels] += 1 - smoothing
     log_softmax = scores - scores.exp().sum(dim=1, keepdim=True).log()
     loss = -(torch.from_numpy(target) * log_softmax).sum(dim=1).mean()
     loss.backward()
@@ -141,8 +146,8 @@ def three_steps_by_hand() -> tuple[list[float], dict[str, Array]]:
     m = {name: np.zeros(shape) for name, shape in parameter_shapes(NETWORK).items()}
     v = {name: np.zeros(shape) for name, shape in parameter_shapes(NETWORK).items()}
     losses = []
-    for step, (batch, rate) in enumerate(zip(three_batches(), RATES, strict=True), start=1):
-        loss, gradients, seen = gradients_by_hand(weights, batch)
+    for step, ((batch, labels), rate) in enumerate(zip(three_batches(), RATES, strict=True), start=1):
+        loss, gradients, seen = gradients_by_hand(weights, batch, labels)
         losses.append(loss)
         for name in buffer_shapes(NETWORK):
             weights[name] = 0.9 * weights[name] + 0.1 * seen[name]
@@ -162,7 +167,7 @@ def test_three_steps_are_adamw_on_the_smoothed_cross_entropy_computed_by_hand(
     step = kind(NETWORK, RECIPE, 0, threads=1)
     start = first_weights()
     step.restore(start, {})
-    losses = [step.learn(batch, rate) for batch, rate in zip(three_batches(), RATES, strict=True)]
+    losses = [step.learn(batch, rate) for (batch, _), rate in zip(three_batches(), RATES, strict=True)]
     expected_losses, expected = three_steps_by_hand()
     assert losses == pytest.approx(expected_losses, rel=1e-4)
     ours = step.weights()

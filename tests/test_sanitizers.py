@@ -114,7 +114,7 @@ static void batch_of(cm_train *train, cm_train_memory *memory, const cm_train_co
     const int64_t count = cm_train_parameters(train);
     int16_t *clips = memory_of(sizeof *clips * CLIPS * SAMPLES, 0);
     int64_t *rows = memory_of(sizeof *rows * (size_t)examples, 0);
-    int32_t *labels = memory_of(sizeof *labels * (size_t)examples, 0);
+    float *targets = numbers(examples * config->classes, 0, 1);
     cm_augment *augment = memory_of(sizeof *augment * (size_t)examples, 0);
     double *gradients = memory_of(sizeof *gradients * (size_t)count, 0);
     float *noise = numbers(REACH, -1, 1), *pictures = numbers(examples * CM_MEL_BANDS * 100, 0, 8);
@@ -123,7 +123,6 @@ static void batch_of(cm_train *train, cm_train_memory *memory, const cm_train_co
         clips[i] = (int16_t)(draw() % 65536 - 32768);
     for (int i = 0; i < examples; i++) {
         rows[i] = (int)(draw() % (CLIPS + 1)) - 1;  /* -1 is silence */
-        labels[i] = (int32_t)draw() % config->classes;
         augment[i].shift = (int32_t)(draw() % 40000) - 20000;
         augment[i].noise_gain = (float)(draw() % 3) * 10;
         augment[i].speed = speed();
@@ -132,9 +131,9 @@ static void batch_of(cm_train *train, cm_train_memory *memory, const cm_train_co
         const uint32_t last = (uint32_t)(REACH - needed);  /* often just there, or a sample beyond is not seen */
         augment[i].noise_offset = draw() % 2 ? last : draw() % (last + 1);
     }
-    cm_train_batch on_clips = { .clips = clips, .rows = rows, .augment = augment, .noise = noise, .labels = labels,
+    cm_train_batch on_clips = { .clips = clips, .rows = rows, .augment = augment, .noise = noise, .targets = targets,
                                 .examples = examples, .seed = 7, .learning_rate = 0.01, .gradients = gradients };
-    cm_train_batch on_pictures = { .pictures = pictures, .labels = labels, .examples = examples, .seed = 8,
+    cm_train_batch on_pictures = { .pictures = pictures, .targets = targets, .examples = examples, .seed = 8,
                                    .learning_rate = 0.01 };
     cm_train_batch plain_clips = { .clips = clips, .rows = rows, .examples = examples };
     cm_train_batch *learned[] = { &on_clips, &on_pictures }, *scored[] = { &plain_clips, &on_pictures };
@@ -147,7 +146,7 @@ static void batch_of(cm_train *train, cm_train_memory *memory, const cm_train_co
         together((job){ train, memory, scored[i], scores, 0 }, config->threads);
         expect_finite(scores, examples * config->classes, "score");
     }
-    free(clips); free(rows); free(labels); free(augment); free(gradients); free(noise); free(pictures); free(scores);
+    free(clips); free(rows); free(targets); free(augment); free(gradients); free(noise); free(pictures); free(scores);
 }
 
 static void run(int width, int classes, int batch, int examples, int threads, int dense, int mean, int circular,
@@ -155,7 +154,7 @@ static void run(int width, int classes, int batch, int examples, int threads, in
 {
     const cm_train_config config = { .width = width, .classes = classes, .batch = batch, .threads = threads,
         .dense_bands = dense, .mean_pooling = mean, .circular_statistics = circular, .cross_moments = cross,
-        .ordered_path = path, .magnitude_epsilon = 1e-6, .leaky_slope = 0.1, .dropout = 0.1, .label_smoothing = 0.05,
+        .ordered_path = path, .magnitude_epsilon = 1e-6, .leaky_slope = 0.1, .dropout = 0.1,
         .beta1 = 0.9, .beta2 = 0.999, .epsilon = 1e-8, .weight_decay = 1e-4 };
     const size_t size = cm_train_size(&config);
     char *block = memory_of(size, 1);  /* at the worst alignment, nothing is left over behind it */

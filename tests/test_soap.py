@@ -16,6 +16,7 @@ from circlematch.training import soap
 from circlematch.training.native_step import NativeStep
 from circlematch.training.soap import TURN_STEPS, Memory, Soap, as_matrix, turn
 from circlematch.training.step import Batch
+from circlematch.training.targets import smoothed
 from circlematch.training.torch_step import TorchStep
 
 RECIPE = Recipe(optimizer="soap", beta1=0.8, beta2=0.95, weight_decay=0.1)
@@ -188,7 +189,7 @@ def test_a_loss_that_is_no_number_changes_nothing_and_is_told(kind: type[NativeS
     plan = AugmentPlan(
         np.zeros(4, np.int32), np.zeros(4, np.uint32), np.zeros(4, np.float32), np.zeros(16_000, np.float32)
     )
-    batch = Batch(np.ones((4, 16_000), np.int16), np.arange(4), np.arange(4) % 2, plan, (0, 0, 0))
+    batch = Batch(np.ones((4, 16_000), np.int16), np.arange(4), smoothed(np.arange(4) % 2, 2, 0.05), plan, (0, 0, 0))
     assert np.isnan(step.learn(batch, 0.1))
     assert step.state() == {}
 

@@ -38,6 +38,7 @@ from circlematch.training.native_step import NativeStep
 from circlematch.training.run import CHECKPOINT, MODEL, Outcome, Run, perform
 from circlematch.training.starts import begin
 from circlematch.training.step import Batch, Step
+from circlematch.training.targets import smoothed
 from circlematch.training.torch_step import TorchStep
 
 RECIPE = Recipe(epochs=3, batch_size=32, peak_learning_rate=0.02)
@@ -220,11 +221,16 @@ class Recorder:
         pass
 
 
+def lessons_of(clips: ClipSet, labels: tuple[str, ...], recipe: Recipe, seed: int = 0) -> Lessons:
+    """What a run with this recipe learns from these clips."""
+    sampler, augmenter = EpochSampler(clips, labels, recipe), Augmenter(recipe.augmentation, make_pool(seed))
+    targets = smoothed(clips.labels, len(labels), recipe.label_smoothing)
+    return Lessons(clips, sampler, augmenter, targets, recipe.batch_size, seed)
+
+
 def learn(step: Step, recipe: Recipe, clips: ClipSet) -> None:
     """A run on these clips alone, which keeps nothing."""
-    sampler = EpochSampler(clips, ("a", "b"), recipe)
-    lessons = Lessons(clips, sampler, Augmenter(recipe.augmentation, make_pool(0)), recipe.batch_size, seed=0)
-    train(step, recipe, lessons, clips, (), (), lambda _: None)
+    train(step, recipe, lessons_of(clips, ("a", "b"), recipe), clips, (), (), lambda _: None)
 
 
 def numbered(count: int) -> ClipSet:
@@ -237,14 +243,14 @@ def numbered(count: int) -> ClipSet:
 def test_each_epoch_hears_every_clip_once_in_another_order() -> None:
     step, clips = Recorder(), numbered(70)
     learn(step, Recipe(epochs=2, batch_size=32), clips)
-    assert [len(batch.labels) for batch in step.batches] == [32, 32, 6] * 2
+    assert [len(batch.targets) for batch in step.batches] == [32, 32, 6] * 2
     heard = [number for batch in step.batches for number in batch.clips[:, 0].tolist()]
     first, second = heard[:70], heard[70:]
     assert sorted(first) == sorted(second) == list(range(70))
     assert first != second
     assert len({batch.seed for batch in step.batches}) == 6
     for batch in step.batches:
-        np.testing.assert_array_equal(batch.labels, batch.clips[:, 0] % 2)
+        np.testing.assert_array_equal(batch.targets.argmax(axis=1), batch.clips[:, 0] % 2)
 
 
 def test_the_loop_follows_the_one_cycle_over_all_epochs() -> None:
@@ -264,7 +270,8 @@ def test_dropout_depends_on_the_batch_seed_alone(words: Path) -> None:
 
         step.restore(*before)
         plan = Augmenter(RECIPE.augmentation, make_pool(0)).plan(np.arange(32), np.random.default_rng(0))
-        return step.learn(Batch(clips.audio, clips.rows[:32], clips.labels[:32], plan, (seed,)), 1e-3)
+        targets = smoothed(clips.labels[:32], 4, RECIPE.label_smoothing)
+        return step.learn(Batch(clips.audio, clips.rows[:32], targets, plan, (seed,)), 1e-3)
 
     assert loss(1) == loss(1) != loss(2)
 
@@ -389,8 +396,7 @@ def test_a_loss_that_is_no_number_ends_the_run_with_a_sentence_and_keeps_the_las
     kept: list[int] = []
     clips = numbered(64)
     recipe = Recipe(epochs=3, batch_size=32)
-    sampler = EpochSampler(clips, ("a", "b"), recipe)
-    lessons = Lessons(clips, sampler, Augmenter(recipe.augmentation, make_pool(0)), recipe.batch_size, seed=0)
+    lessons = lessons_of(clips, ("a", "b"), recipe)
     with pytest.raises(DivergedError, match=r"the loss became nan in epoch 2 .* lower --peak-learning-rate"):
         train(Diverging(), recipe, lessons, clips, (), (), lambda history: kept.append(len(history)))
     assert kept == [0, 1]
@@ -403,8 +409,7 @@ def test_of_several_beginnings_the_one_with_the_lowest_loss_goes_on(words: Path,
     record = perform(run, watchers=[], say=said.append).record
 
     clips, validation = load_split(run.dataset, "train"), load_split(run.dataset, "validation")
-    sampler, augmenter = EpochSampler(clips, run.dataset.labels, recipe), Augmenter(recipe.augmentation, make_pool(5))
-    lessons = Lessons(clips, sampler, augmenter, recipe.batch_size, 5)
+    lessons = lessons_of(clips, run.dataset.labels, recipe, seed=5)
 
     def trained(weights: Tensors, epochs: int) -> tuple[list[float], Tensors]:
         step = NativeStep(run.network, recipe, 5)
@@ -492,8 +497,7 @@ class OftenDiverging(Recorder):
 def test_a_beginning_whose_loss_becomes_no_number_loses_and_where_all_do_the_run_ends() -> None:
     clips = numbered(64)
     recipe = Recipe(epochs=1, batch_size=32, starts=4, start_epochs=6)
-    sampler = EpochSampler(clips, ("a", "b"), recipe)
-    lessons = Lessons(clips, sampler, Augmenter(recipe.augmentation, make_pool(0)), recipe.batch_size, seed=0)
+    lessons = lessons_of(clips, ("a", "b"), recipe)
 
     def tried(step: OftenDiverging) -> tuple[list[float], list[str]]:
         said: list[str] = []

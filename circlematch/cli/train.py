@@ -9,11 +9,14 @@ from pathlib import Path
 from statistics import mean, stdev
 
 from circlematch.cli.options import Commands, add_command, add_dataset, add_json, print_json, read_dataset
-from circlematch.config import ABLATIONS, RECIPES, ablated
+from circlematch.config import ABLATIONS, RECIPES, TEACHING, ablated
 from circlematch.data.dataset import Dataset
 from circlematch.errors import UsageError
+from circlematch.model import Model
+from circlematch.pretrained import load
 from circlematch.training import STEPS
 from circlematch.training.plan import PLAN, Plan, read_plan, write_plan
+from circlematch.training.targets import check_teachers
 
 LARGEST_SEED = 2**32
 MOST_THREADS = 256
@@ -40,6 +43,12 @@ def add(commands: Commands) -> None:
     for name, (kind, purpose) in OVERRIDES.items():
         flag = f"--{name.replace('_', '-')}"
         parser.add_argument(flag, type=kind, default=argparse.SUPPRESS, help=f"{purpose} (default: the recipe's)")
+    parser.add_argument(
+        "--teacher",
+        nargs="+",
+        metavar="MODEL",
+        help="larger models of the same words to learn from, released or files; several are heard in the mean",
+    )
     parser.add_argument("--seed", type=int, default=0, help="of weights, order, shifts, noise and dropout")
     parser.add_argument(
         "--seeds", type=_seeds, help="several runs, such as 0-4, each on one core; may be given again to go on"
@@ -68,19 +77,30 @@ def run(options: argparse.Namespace) -> int:
     if resuming:
         _refuse_other_options(options)
     plan = read_plan(options.resume) if resuming else _plan(options, options.seed)
-    dataset = read_dataset(_data_options(plan), "train")
+    dataset, teachers = _materials(plan)
     folder = options.resume if resuming else options.out or _default_folder(plan)
     if not resuming:
         write_plan(folder, plan)
-    return _run_plan(plan, dataset, folder, options)
+    return _run_plan(plan, dataset, teachers, folder, options)
 
 
-def _run_plan(plan: Plan, dataset: Dataset, folder: Path, options: argparse.Namespace) -> int:
+def _materials(plan: Plan) -> tuple[Dataset, tuple[Model, ...]]:
+    """The data and the teachers that a plan names, as far as can be told that they fit."""
+    dataset = read_dataset(_data_options(plan), "train")
+    teachers = tuple(load(name) for name in plan.teachers)
+    check_teachers(teachers, dataset.labels)
+    return dataset, teachers
+
+
+def _run_plan(
+    plan: Plan, dataset: Dataset, teachers: tuple[Model, ...], folder: Path, options: argparse.Namespace
+) -> int:
     """Train what the plan says; a run that has a checkpoint goes on from there."""
     from circlematch.training.run import CHECKPOINT, Run, perform
 
     network = replace(plan.network, classes=len(dataset.labels))
-    work = Run(dataset, network, plan.recipe, plan.seed, folder, options.threads or plan.threads, plan.step)
+    threads = options.threads or plan.threads
+    work = Run(dataset, network, plan.recipe, plan.seed, folder, threads, plan.step, teachers)
     say = _quiet if options.json else _say
     say(f"{dataset.name}: {len(dataset.labels)} classes, {_sizes(dataset.sizes())}; split {dataset.split_rule}")
     for note in dataset.notes:
@@ -109,7 +129,7 @@ def _run_several(options: argparse.Namespace) -> int:
     for name in ("seed", "threads"):
         if getattr(options, name) != options.parser.get_default(name):
             raise UsageError(f"--{name} does not go with --seeds: every seed is a run of its own on one core")
-    read_dataset(_data_options(_plan(options, options.seeds[0])), "train")  # a wrong folder: one line, not one per seed
+    _materials(_plan(options, options.seeds[0]))  # a wrong folder: one line, not one per seed
     jobs = []
     for seed in options.seeds:
         plan = _plan(options, seed)
@@ -184,9 +204,11 @@ def _plan(options: argparse.Namespace, seed: int) -> Plan:
     given = {name: getattr(options, name) for name in OVERRIDES if hasattr(options, name)}
     if "dropout" in given:
         network = replace(network, dropout=given.pop("dropout"))
-    network, recipe = ablated(network, options.ablation), replace(recipe, **given)
+    network = ablated(network, options.ablation)
+    recipe = replace(recipe, teaching=TEACHING if options.teacher else 0.0, **given)
     data, archive = (path.absolute() if path else None for path in (options.data, options.archive))
-    return Plan(options.task, data, archive, network, recipe, seed, options.step, options.threads)
+    teachers = tuple(str(Path(name).absolute()) if Path(name).is_file() else name for name in options.teacher or ())
+    return Plan(options.task, data, archive, network, recipe, seed, options.step, options.threads, teachers)
 
 
 def _data_options(plan: Plan) -> argparse.Namespace:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from math import isfinite
 
 import numpy as np
+import numpy.typing as npt
 
 from circlematch.config import Recipe
 from circlematch.data.augment import Augmenter
@@ -34,6 +35,7 @@ class Lessons:
     clips: ClipSet
     sampler: EpochSampler
     augmenter: Augmenter
+    targets: npt.NDArray[np.float32]  # (N, K) of the clips, one by one
     batch_size: int
     seed: int
 
@@ -51,7 +53,7 @@ class Lessons:
             chosen = order[start : start + self.batch_size]
             rows = self.clips.rows[chosen]
             plan = self.augmenter.plan(rows, generator)
-            yield Batch(self.clips.audio, rows, self.clips.labels[chosen], plan, seed=(self.seed, epoch, index))
+            yield Batch(self.clips.audio, rows, self.targets[chosen], plan, seed=(self.seed, epoch, index))
 
 
 def train(
@@ -99,8 +101,8 @@ def _epoch(
                 f"the loss became {loss} in epoch {number + 1} at the learning rate {rate:.2g}; the checkpoint of the "
                 "epoch before is kept; begin anew with a lower --peak-learning-rate"
             )
-        total += loss * len(batch.labels)
-        learned += len(batch.labels)
+        total += loss * len(batch.rows)
+        learned += len(batch.rows)
         for watcher in watchers:
             watcher.batch(number, learned, lessons.size, total / learned)
     return total / learned, rate

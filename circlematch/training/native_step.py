@@ -47,7 +47,7 @@ def why_not_native(network: Network, recipe: Recipe) -> str | None:
 
 
 class NativeStep:
-    """AdamW on the cross-entropy with label smoothing, Section 4.1, in C, or SOAP on the engine's gradients.
+    """AdamW on the cross-entropy, Section 4.1, in C, or SOAP on the engine's gradients.
 
     The bits do not depend on the number of threads.
     """
@@ -86,14 +86,14 @@ class NativeStep:
     def learn(self, batch: Batch, learning_rate: float) -> float:
         """One optimiser step; returns the mean loss of the batch."""
         augment = batch.plan.packed(batch.audio.shape[1])
-        labels, rows = batch.labels.astype(np.int32), np.ascontiguousarray(batch.rows)
+        targets, rows = np.ascontiguousarray(batch.targets, np.float32), np.ascontiguousarray(batch.rows)
         given = {
             "clips": ffi.from_buffer("int16_t[]", batch.audio),
             "rows": ffi.from_buffer("int64_t[]", rows),
             "augment": ffi.from_buffer("cm_augment[]", augment),
             "noise": ffi.from_buffer("float[]", batch.plan.noise),
-            "labels": ffi.from_buffer("int32_t[]", labels),
-            "examples": len(labels),
+            "targets": _pointer(targets),
+            "examples": len(targets),
             "seed": int(np.random.SeedSequence(batch.seed).generate_state(1)[0]),
             "learning_rate": learning_rate,
             "gradients": ffi.NULL if self.soap is None else ffi.from_buffer("double[]", self.arrays["gradients"]),
@@ -213,7 +213,7 @@ def _config(network: Network, recipe: Recipe, threads: int) -> dict[str, Any]:
     flags = ("dense_bands", "mean_pooling", "circular_statistics", "cross_moments", "ordered_path")
     return {
         **{name: getattr(network, name) for name in (*same, *flags)},
-        **{name: getattr(recipe, name) for name in ("label_smoothing", "beta1", "beta2", "epsilon", "weight_decay")},
+        **{name: getattr(recipe, name) for name in ("beta1", "beta2", "epsilon", "weight_decay")},
         "gradients_only": recipe.optimizer != "adamw",
         "batch": recipe.batch_size,
         "threads": threads,

@@ -28,6 +28,7 @@ class Plan:
     seed: int
     step: str = "auto"
     threads: int | None = None
+    teachers: tuple[str, ...] = ()  # released models' names or model files
 
 
 def write_plan(folder: Path, plan: Plan) -> None:
@@ -58,6 +59,7 @@ def _to_plain(plan: Plan) -> dict[str, Any]:
         "seed": plan.seed,
         "step": plan.step,
         "threads": plan.threads,
+        "teachers": list(plan.teachers),
     }
 
 
@@ -71,4 +73,5 @@ def _from_plain(plain: dict[str, Any]) -> Plan:
         plain["seed"],
         plain["step"],
         plain["threads"],
+        tuple(plain.get("teachers", ())),  # plans of the first runs have none
     )

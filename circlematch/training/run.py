@@ -30,13 +30,15 @@ from circlematch.evaluation import Report, evaluate
 from circlematch.files import locked, write_json
 from circlematch.front_end import usable_cores
 from circlematch.machine import commit, peak_resident_mib, processor, versions
-from circlematch.model import Card, write_model
+from circlematch.model import Card, Model, write_model
+from circlematch.safetensors import digest
 from circlematch.training import STEPS
 from circlematch.training.checkpoint import Checkpoint, Epoch, read_checkpoint, write_checkpoint
 from circlematch.training.loop import Lessons, train
 from circlematch.training.native_step import NativeStep, why_not_native
 from circlematch.training.starts import begin
 from circlematch.training.step import Step
+from circlematch.training.targets import Targets, check_teachers, smoothed, taught
 from circlematch.training.watch import Terminal, Watcher, tensorboard_if_installed
 
 __all__ = ["STEPS", "Outcome", "Run", "make_step", "perform"]
@@ -49,7 +51,7 @@ SAME = {
     "seed": "seed",
     "labels": "list of labels",
     "split_rule": "split",
-    "notes": "set of data",
+    "notes": "set of data, or other teachers",
 }
 
 
@@ -64,6 +66,7 @@ class Run:
     folder: Path
     threads: int | None = None
     step: str = "auto"  # native, torch, or the engine's where it can and PyTorch's where not
+    teachers: tuple[Model, ...] = ()  # whom the network learns from beside the labels
 
     @property
     def name(self) -> str:
@@ -95,6 +98,7 @@ def perform(
 
 
 def _perform(run: Run, resume: bool, watchers: Sequence[Watcher] | None, say: Callable[[str], None]) -> Outcome:
+    _check_teaching(run)
     checkpoint = _starting_point(run, resume)
     step = make_step(run.step, run.network, run.recipe, run.seed, run.threads)
     say(f"step: {step.name}")
@@ -105,7 +109,7 @@ def _perform(run: Run, resume: bool, watchers: Sequence[Watcher] | None, say: Ca
     validation = load_split(run.dataset, "validation")
     sampler = EpochSampler(training, run.dataset.labels, run.recipe)
     augmenter = Augmenter(run.recipe.augmentation, pool)
-    lessons = Lessons(training, sampler, augmenter, run.recipe.batch_size, run.seed)
+    lessons = Lessons(training, sampler, augmenter, _targets(run, training), run.recipe.batch_size, run.seed)
 
     history = checkpoint.history if checkpoint is not None else ()
     starts = checkpoint.starts if checkpoint is not None else ()
@@ -123,6 +127,17 @@ def _perform(run: Run, resume: bool, watchers: Sequence[Watcher] | None, say: Ca
     epochs = train(step, run.recipe, lessons, validation, history, watchers, keep)
     _move_biases(run, step, training.labels[sampler.always])
     return _finish(run, step, epochs, starts, lessons, {"train": training, "validation": validation})
+
+
+def _check_teaching(run: Run) -> None:
+    if bool(run.teachers) != (run.recipe.teaching > 0):
+        raise UsageError("teachers and a recipe with teaching above 0 go together; give --teacher for both")
+    check_teachers(run.teachers, run.dataset.labels)
+
+
+def _targets(run: Run, clips: ClipSet) -> Targets:
+    targets = smoothed(clips.labels, run.network.classes, run.recipe.label_smoothing)
+    return taught(targets, clips, run.teachers, run.recipe) if run.teachers else targets
 
 
 def _noise_pool(run: Run) -> NoisePool:
@@ -179,8 +194,12 @@ def _card(run: Run) -> Card:
         source=run.dataset.source,
         split_rule=run.dataset.split_rule,
         commit=commit(),
-        notes=run.dataset.notes,
+        notes=run.dataset.notes + tuple(f"taught by {_named(teacher)}" for teacher in run.teachers),
     )
+
+
+def _named(teacher: Model) -> str:
+    return f"{teacher.card.name}, {teacher.card.parameters:,} parameters, weights {digest(dict(teacher.tensors))}"
 
 
 def _move_biases(run: Run, step: Step, heard: npt.NDArray[np.int64]) -> None:
@@ -222,7 +241,7 @@ def _finish(
     accuracies = {split: report.accuracy for split, report in reports.items()}
     card = replace(_card(run), epochs=len(epochs), accuracy=accuracies)
     path = run.folder / MODEL
-    digest = write_model(path, card, step.weights())
+    weights_sha256 = write_model(path, card, step.weights())
     sizes = {"train": len(loaded["train"]), **{split: report.clips for split, report in reports.items()}}
     record = {
         "name": run.name,
@@ -230,6 +249,7 @@ def _finish(
         "labels": list(run.dataset.labels),
         "split_rule": run.dataset.split_rule,
         "dataset_notes": list(run.dataset.notes),
+        "teachers": [_named(teacher) for teacher in run.teachers],
         "sizes": sizes,
         "clips_per_epoch": lessons.size,
         "broken_files": {split: len(clips.broken) for split, clips in loaded.items()},
@@ -250,7 +270,7 @@ def _finish(
         "history": _rows(epochs),
         "versions": versions(),
         "commit": card.commit,
-        "weights_sha256": digest,
+        "weights_sha256": weights_sha256,
     }
     write_json(run.folder / RECORD, record)
     return Outcome(path, record, reports)

@@ -21,7 +21,7 @@ class Batch:
 
     audio: npt.NDArray[np.int16]  # (files, samples), perhaps memory-mapped
     rows: npt.NDArray[np.int64]  # (B,) which of them; negative is digital silence
-    labels: npt.NDArray[np.int64]  # (B,)
+    targets: npt.NDArray[np.float32]  # (B, K) how likely each class is to be right
     plan: AugmentPlan
     seed: tuple[int, ...]  # for what the step itself draws: dropout
 

@@ -23,7 +23,7 @@ SCORING_BATCH = 512
 
 
 class TorchStep:
-    """AdamW, or SOAP, on the cross-entropy with label smoothing, Section 4.1."""
+    """AdamW, or SOAP, on the cross-entropy, Section 4.1."""
 
     name = "torch"
 
@@ -52,14 +52,14 @@ class TorchStep:
     def learn(self, batch: Batch, learning_rate: float) -> float:
         """One optimiser step; returns the mean loss of the batch."""
         pictures = torch.from_numpy(log_mel(batch.clips, batch.plan, self.threads)).to(self.device)
-        labels = torch.from_numpy(batch.labels).to(self.device)
+        targets = torch.from_numpy(batch.targets).to(self.device)
         for group in self.optimizer.param_groups:
             group["lr"] = learning_rate
         self.network.train()
         with torch.random.fork_rng():
             torch.manual_seed(int(np.random.SeedSequence(batch.seed).generate_state(1, np.uint64)[0]))
             scores = self.network(pictures)
-        loss = functional.cross_entropy(scores, labels, label_smoothing=self.recipe.label_smoothing)
+        loss = functional.cross_entropy(scores, targets)
         self.optimizer.zero_grad(set_to_none=True)
         loss.backward()
         if self.soap is None:

@@ -1,0 +1,129 @@
+"""What a network is told of each clip: smoothed labels (Section 4.1), and what teachers hear."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from test_cli import Capture, refused
+
+import circlematch
+from circlematch.cli import main
+from circlematch.config import TEACHING, Network, Recipe
+from circlematch.data.cache import ZEROS, ClipSet
+from circlematch.data.folder import read_folder
+from circlematch.errors import UsageError
+from circlematch.model import Model, write_model
+from circlematch.safetensors import digest
+from circlematch.training.run import Outcome, Run, perform
+from circlematch.training.targets import smoothed, taught
+
+
+def test_a_smoothed_label_leaves_the_same_part_to_every_class() -> None:
+    expected = [[0.05, 0.85, 0.05, 0.05], [0.85, 0.05, 0.05, 0.05]]
+    np.testing.assert_allclose(smoothed(np.array([1, 0]), 4, 0.2), expected, rtol=1e-6)
+    np.testing.assert_array_equal(smoothed(np.array([2]), 3, 0.0), [[0, 0, 1]])
+
+
+def certain_of(model: Model, label: int) -> Model:
+    """The same model, but it answers with one label to everything."""
+    tensors = {name: array.copy() for name, array in model.tensors.items()}
+    tensors["head.readout.bias"][label] += 1000
+    return Model(model.card, tensors)
+
+
+def test_teachers_are_heard_in_the_mean_and_smoothed_as_labels_are_but_not_about_silence() -> None:
+    model = circlematch.load("d4-gsc")
+    audio = np.random.default_rng(0).integers(-9000, 9000, (3, 16_000)).astype(np.int16)
+    clips = ClipSet("train", audio, np.array([2, ZEROS, 0]), np.array([4, 11, 5]), (None,) * 3, {})
+    recipe = Recipe(label_smoothing=0.12, teaching=0.5)
+    labels = smoothed(clips.labels, 12, recipe.label_smoothing)
+    teachers = [certain_of(model, 0), certain_of(model, 7)]
+    expected = labels.copy()
+    for clip in (0, 2):  # half the label, a quarter each teacher; 0.01 for every class
+        expected[clip] = 0.01
+        expected[clip, [0, 7]] += 0.22
+        expected[clip, clips.labels[clip]] += 0.44
+    np.testing.assert_allclose(taught(labels, clips, teachers, recipe), expected, atol=1e-6)
+    assert labels[0, 0] == pytest.approx(0.01)  # what was given stays
+
+
+def test_a_teacher_is_believed_as_its_scores_say() -> None:
+    model = circlematch.load("d4-gsc")
+    audio = np.random.default_rng(0).integers(-9000, 9000, (2, 16_000)).astype(np.int16)
+    clips = ClipSet("train", audio, np.arange(2), np.array([0, 1]), (None,) * 2, {})
+    recipe = Recipe(label_smoothing=0.0, teaching=1.0)
+    heard = taught(smoothed(clips.labels, 12, 0.0), clips, [model], recipe)
+    for samples, row in zip(audio, heard, strict=True):
+        expected = model.predict(samples, 16_000).scores
+        np.testing.assert_allclose(row, [expected[label] for label in model.labels], atol=1e-5)
+
+
+@pytest.fixture(scope="module")
+def teacher(words: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model of the synthesised words that answers with the first to everything."""
+    folder = tmp_path_factory.mktemp("teacher")
+    dataset = read_folder(words)
+    recipe = Recipe(epochs=1, batch_size=32)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("CIRCLEMATCH_CACHE", str(folder / "cache"))
+        run = Run(dataset, Network(width=8, classes=len(dataset.labels)), recipe, 0, folder / "run")
+        model = certain_of(circlematch.load(perform(run, watchers=(), say=lambda _: None).model), 0)
+    write_model(folder / "teacher.safetensors", model.card, model.tensors)
+    return folder / "teacher.safetensors"
+
+
+def outcome_of(words: Path, folder: Path, teacher: Path, **changes: object) -> Outcome:
+    dataset = read_folder(words)
+    recipe = Recipe(epochs=8, batch_size=16, peak_learning_rate=0.02, teaching=1.0)
+    run = Run(dataset, Network(width=4, classes=len(dataset.labels)), recipe, 0, folder, step="native")
+    given = replace(run, **{"teachers": (circlematch.load(teacher),)} | changes)  # type: ignore[arg-type]
+    return perform(given, watchers=(), say=lambda _: None)
+
+
+@pytest.mark.parametrize("step", ["native", "torch"])
+def test_a_network_learns_what_its_teacher_says_not_what_the_labels_say(
+    words: Path, teacher: Path, tmp_path: Path, step: str
+) -> None:
+    outcome = outcome_of(words, tmp_path / "run", teacher, step=step)
+    confusion = outcome.reports["test"].confusion
+    assert confusion[:, 0].sum() == confusion.sum()
+    (told,) = outcome.record["teachers"]
+    assert told == f"d8-{words.name}, 1,374 parameters, weights {digest(dict(circlematch.load(teacher).tensors))}"
+    assert f"taught by {told}" in circlematch.load(outcome.model).card.notes
+
+
+def test_a_recipe_that_teaches_needs_a_teacher_and_a_teacher_such_a_recipe(
+    words: Path, teacher: Path, tmp_path: Path
+) -> None:
+    for changes in ({"teachers": ()}, {"recipe": Recipe(epochs=1)}):
+        with pytest.raises(UsageError, match="go together"):
+            outcome_of(words, tmp_path / "run", teacher, **changes)
+
+
+def test_train_with_a_teacher_goes_on_with_it(words: Path, teacher: Path, tmp_path: Path, capsys: Capture) -> None:
+    arguments = ["train", "--data", words, "--width", "4", "--epochs", "1", "--out", tmp_path / "run"]
+    assert main([str(word) for word in [*arguments, "--teacher", teacher, "--json"]]) == 0
+    record = json.loads(capsys.readouterr().out)
+    assert record["recipe"]["teaching"] == TEACHING
+    assert len(record["teachers"]) == 1
+    assert main(["train", "--resume", str(tmp_path / "run"), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["weights_sha256"] == record["weights_sha256"]
+    refusal = refused(capsys, 2, "train", "--resume", tmp_path / "run", "--teacher", teacher)
+    assert "--teacher cannot be changed with --resume" in refusal
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"), [("d5-gsc", "no model is called"), ("d4-gsc", "trained on the same words")]
+)
+def test_a_teacher_of_other_words_or_none_is_refused_and_nothing_is_left_behind(
+    words: Path, tmp_path: Path, capsys: Capture, name: str, reason: str
+) -> None:
+    folder = tmp_path / "run"
+    assert reason in refused(capsys, 2, "train", "--data", words, "--teacher", name, "--out", folder)
+    seeds = ["--seeds", "0-1", "--teacher", name, "--out", folder]
+    assert reason in refused(capsys, 2, "train", "--data", words, *seeds)
+    assert not folder.exists()
