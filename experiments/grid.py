@@ -21,14 +21,14 @@ from typing import Any
 
 from places import RESULTS, RUNS, attempt, parser_of
 
-from circlematch.config import ABLATIONS, RECIPES, Network, Recipe, ablated, to_dict
+from circlematch.config import ABLATIONS, RECIPES, TEACHING, Network, Recipe, ablated, to_dict
 from circlematch.data.tasks import read_task
 from circlematch.errors import CircleMatchError
 from circlematch.files import write_atomically
 from circlematch.machine import processor
 from circlematch.training.checkpoint import read_checkpoint
 from circlematch.training.plan import PLAN, Plan, read_plan, write_plan
-from circlematch.training.run import CHECKPOINT, RECORD
+from circlematch.training.run import CHECKPOINT, MODEL, RECORD
 from circlematch.training.several import Job, perform_all
 
 WIDTHS, SEEDS = (4, 8, 16, 32), range(5)
@@ -69,10 +69,27 @@ class Cell:
         """Whether its record is kept."""
         return self.record.exists()
 
+    @property
+    def model(self) -> Path:
+        """Where its model is kept if it is a teacher: others could not be trained again without it."""
+        return RESULTS / f"{self.name}.safetensors"
+
+    @property
+    def teaches(self) -> bool:
+        """Whether others learn from it."""
+        return self.variant == TEACHING_VARIANT
+
+    @property
+    def teachers(self) -> tuple[Cell, ...]:
+        """The runs whose models it learns from."""
+        return TABLES["teachers"] if self.variant.startswith("taught/") else ()
+
     def plan(self, data: Path) -> Plan:
         """The run as plain data."""
         network, recipe = self.settings()
-        return Plan(self.task, data.absolute(), None, ablated(network, self.ablation), recipe, self.seed)
+        teachers = tuple(str(teacher.model) for teacher in self.teachers)
+        network = ablated(network, self.ablation)
+        return Plan(self.task, data.absolute(), None, network, recipe, self.seed, teachers=teachers)
 
     def settings(self) -> tuple[Network, Recipe]:
         """The network and how it is trained."""
@@ -120,8 +137,8 @@ TRIALS: dict[str, dict[str, Any]] = {
     "hard-decay1e-2": HARD | {"weight_decay": 1e-2},
     "wide-15-hard-labels": HARD | {"epochs": 15, "peak_learning_rate": 5e-3},
 }
-# Whom the released models learn from: networks of 38,182 parameters.
-TEACHER_WIDTH, TEACHER_SEEDS = 128, range(2)
+# Networks of 38,182 parameters, and what learns from them.
+TEACHING_VARIANT, TEACHER_WIDTH, TEACHER_SEEDS = "teacher/wide", 128, range(2)
 TEACHER = HARD | {"epochs": 40, "peak_learning_rate": 5e-3, "dropout": 0.1, "silence_bias": 0.0}
 TRIED = (  # (width, trial)
     *((32, trial) for trial in ("both-100", "both-30", "both-30-hard-labels")),
@@ -131,7 +148,8 @@ TRIED = (  # (width, trial)
 VARIANTS: dict[str, dict[str, Any]] = {
     **{f"reading/{name}": {"epochs": READING_EPOCHS} | changes for name, changes in READINGS.items()},
     **{f"search/{name}": TRIAL | changes for name, changes in TRIALS.items()},
-    "teacher/wide": TEACHER,
+    TEACHING_VARIANT: TEACHER,
+    "taught/100": {"epochs": 100, "teaching": TEACHING},
 }
 
 
@@ -152,7 +170,10 @@ TABLES: dict[str, tuple[Cell, ...]] = {
     **{f"table2-{task}": table2(task) for task in ("composite", "gsc2")},
     "release": tuple(Cell("gsc", width, seed, recipe="release") for seed in SEEDS for width in WIDTHS),
     "teachers": tuple(
-        Cell("gsc", TEACHER_WIDTH, seed, recipe="release", variant="teacher/wide") for seed in TEACHER_SEEDS
+        Cell("gsc", TEACHER_WIDTH, seed, recipe="release", variant=TEACHING_VARIANT) for seed in TEACHER_SEEDS
+    ),
+    "taught": tuple(
+        Cell("gsc", width, seed, recipe="release", variant="taught/100") for width in (32, 16, 8, 4) for seed in SEEDS
     ),
     "search": tuple(Cell("gsc", width, 0, recipe="release", variant=f"search/{trial}") for width, trial in TRIED),
     "reading": tuple(
@@ -165,10 +186,17 @@ TABLES: dict[str, tuple[Cell, ...]] = {
 
 
 def keep(cell: Cell) -> None:
-    """Copy a finished run's record to results/."""
+    """Copy a finished run's record to results/, and before it a teacher's model."""
     cell.record.parent.mkdir(parents=True, exist_ok=True)
-    record = (cell.folder / RECORD).read_bytes()
-    write_atomically(cell.record, lambda stream: stream.write(record))
+    if cell.teaches:
+        copy(cell.folder / MODEL, cell.model)
+    copy(cell.folder / RECORD, cell.record)
+
+
+def copy(source: Path, to: Path) -> None:
+    """A file, whole or not at all."""
+    content = source.read_bytes()
+    write_atomically(to, lambda stream: stream.write(content))
 
 
 def prepare(cells: Sequence[Cell], data: Path) -> None:
@@ -184,8 +212,15 @@ def prepare(cells: Sequence[Cell], data: Path) -> None:
 
 
 def perform(cells: Sequence[Cell], data: Path, jobs: int) -> None:
-    """Run what is left."""
+    """Run what is left; teachers come first."""
     left = [cell for cell in cells if not cell.done]
+    teachers = dict.fromkeys(teacher for cell in left for teacher in cell.teachers if not teacher.done)
+    for part in (list(teachers), [cell for cell in left if cell not in teachers]):
+        run(part, data, jobs)
+
+
+def run(left: Sequence[Cell], data: Path, jobs: int) -> None:
+    """Run these."""
     prepare(left, data)
     by_folder = {cell.folder: cell for cell in left}
     for cell in left:
