@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from scripts import load_script
 
-from circlematch.config import RECIPES, Augmentation, Network, Recipe, ablated, to_dict
+from circlematch.config import RECIPES, TEACHING, Augmentation, Network, Recipe, ablated, to_dict
 from circlematch.data.tasks import TASKS
 from circlematch.errors import CircleMatchError, UsageError
 from circlematch.files import is_locked, locked
@@ -134,6 +134,30 @@ def test_only_what_is_left_is_run_and_its_record_is_kept(
     ran.clear()
     grid.perform(cells, tmp_path / "data", jobs=2)
     assert ran == []
+
+
+def test_teachers_are_trained_first_and_their_models_are_kept_for_those_who_learn_from_them(
+    grid: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    learners, teachers = grid.TABLES["taught"][:2], grid.TABLES["teachers"]
+    ran: list[str] = []
+
+    def perform_all(jobs: list[Job], at_once: int, finished: object) -> None:
+        for job in jobs:
+            ran.append(job.name)
+            finish(next(cell for cell in (*learners, *teachers) if cell.folder == job.folder), job.folder)
+            (job.folder / "model.safetensors").write_text(f"the model of {job.name}")
+            finished(job)  # type: ignore[operator]
+
+    monkeypatch.setattr(grid, "perform_all", perform_all)
+    monkeypatch.setattr(grid, "read_task", lambda task, data: None)
+    grid.perform(learners, tmp_path / "data", jobs=1)
+    assert ran == [cell.name for cell in (*teachers, *learners)]
+    plan = read_plan(learners[0].folder)
+    assert [Path(name).read_text() for name in plan.teachers] == [f"the model of {cell.name}" for cell in teachers]
+    assert plan.recipe.teaching == TEACHING
+    assert not list(grid.RESULTS.rglob("taught/*.safetensors"))
+    assert read_plan(teachers[0].folder).teachers == ()
 
 
 def test_the_list_says_what_is_done_running_and_left_and_how_long_it_takes(

@@ -97,6 +97,16 @@ def test_what_was_measured_of_the_models_before_was_measured_of_their_weights(re
         assert json.loads(path.read_text())["weights_sha256"] in known, path.name
 
 
+def test_kept_teachers_are_the_models_of_their_records(repository: Path) -> None:
+    paths = sorted((repository / "results/gsc/teacher").glob("*.safetensors"))
+    assert paths
+    for path in paths:
+        record = json.loads(path.with_suffix(".json").read_text())
+        model = circlematch.load(path)
+        assert digest(dict(model.tensors)) == record["weights_sha256"]
+        assert list(model.labels) == record["labels"]
+
+
 def test_silence_is_heard_as_silence(name: str) -> None:
     assert circlematch.load(name).predict(np.zeros(16000, np.int16), 16000).label == "silence"
 
