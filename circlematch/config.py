@@ -179,8 +179,9 @@ class Recipe:
     teaching: float = 0.0  # share of what is told of a clip that teachers give; not in the paper
     unknown_share: float | None = None  # unknown words drawn anew each epoch, per keyword; None: always the same tenth
     silence_share: float | None = None  # the same for clips of silence
-    silence_bias: float = 0.0  # added to the bias of silence when training is over; not in the paper
-    even_words: bool = False  # then, too: biases as if all words had had as many recordings; not in the paper
+    even_words: bool = False  # when training is over: biases as if all words were equally many; not in the paper
+    calibrated: bool = False  # then: scores are as sure of themselves as validation says; not in the paper
+    silence_bias: float = 0.0  # then: this is added to the bias of silence; not in the paper
     starts: int = 1  # beginnings that are tried, of which the best goes on; not in the paper
     start_epochs: int = 6  # epochs of each beginning, a whole cycle of the learning rate
     augmentation: Augmentation = Augmentation()
@@ -208,6 +209,11 @@ class Recipe:
         if not 0 <= self.teaching <= 1:
             raise UsageError(f"teaching is {self.teaching}; it is a share, from 0 to 1")
 
+    @property
+    def while_training(self) -> Recipe:
+        """Without what is only done when training is over: runs that are alike in this have the same checkpoints."""
+        return replace(self, even_words=False, calibrated=False, silence_bias=0.0)
+
 
 def paper(width: int) -> tuple[Network, Recipe]:
     """Section 4.1, the same for every width."""
@@ -218,18 +224,19 @@ def release(width: int) -> tuple[Network, Recipe]:
     """Models for use, of the paper's networks: noise for silence, SOAP, small batches, other speeds, no dropout.
 
     docs/release.md says why, and what was compared. The smaller the network, the more it matters where
-    it begins, the faster it may learn, and the more noise it must hear; the larger, the longer it learns.
+    it begins, the faster it may learn, and the more noise it must hear. The released models had teachers too.
     """
-    small, large = width < 16, width >= 32
+    small = width < 16
     recipe = Recipe(
-        epochs=150 if large else 100,
         batch_size=128,
         optimizer="soap",
         peak_learning_rate=3e-2 if small else 1e-2,
+        label_smoothing=0.0,
         unknown_share=0.15,
         silence_share=0.8 if small else 0.5,
-        silence_bias=0.5 if small else 1.0,
         even_words=True,
+        calibrated=True,
+        silence_bias=1.0,
         starts=6 if width < 8 else 4 if small else 1,
         start_epochs=6,
         augmentation=Augmentation(

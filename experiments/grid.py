@@ -23,11 +23,10 @@ from places import RESULTS, RUNS, attempt, parser_of
 
 from circlematch.config import ABLATIONS, RECIPES, TEACHING, Network, Recipe, ablated, to_dict
 from circlematch.data.tasks import read_task
-from circlematch.errors import CircleMatchError
 from circlematch.files import write_atomically
 from circlematch.machine import processor
 from circlematch.training.checkpoint import read_checkpoint
-from circlematch.training.plan import PLAN, Plan, read_plan, write_plan
+from circlematch.training.plan import PLAN, Plan, rewrite_plan, write_plan
 from circlematch.training.run import CHECKPOINT, MODEL, RECORD
 from circlematch.training.several import Job, perform_all
 
@@ -82,7 +81,7 @@ class Cell:
     @property
     def teachers(self) -> tuple[Cell, ...]:
         """The runs whose models it learns from."""
-        return TABLES["teachers"] if self.variant.startswith("taught/") else ()
+        return TABLES["teachers"] if self.recipe == "release" and not self.variant else ()
 
     def plan(self, data: Path) -> Plan:
         """The run as plain data."""
@@ -94,6 +93,8 @@ class Cell:
     def settings(self) -> tuple[Network, Recipe]:
         """The network and how it is trained."""
         network, recipe = RECIPES[self.recipe](self.width)
+        if self.teachers:
+            recipe = replace(recipe, teaching=TEACHING)
         return varied(network, recipe, VARIANTS[self.variant]) if self.variant else (network, recipe)
 
 
@@ -125,7 +126,13 @@ READINGS: dict[str, dict[str, Any]] = {
 }
 # Trials around the release recipe, as changes to it. results/gsc/search has many more records: of trials whose noise,
 # data or recipe this code no longer has, so that to run them again would be to run something else.
-TRIAL = {"epochs": 30, "silence_bias": 0.0, "even_words": False}  # what all have that do not say otherwise
+TRIAL = {  # what all have that do not say otherwise
+    "epochs": 30,
+    "label_smoothing": 0.05,
+    "even_words": False,
+    "calibrated": False,
+    "silence_bias": 0.0,
+}
 HARD = {"label_smoothing": 0.0}
 TRIALS: dict[str, dict[str, Any]] = {
     "both-100": {"epochs": 100, "silence_bias": 0.5},
@@ -139,7 +146,7 @@ TRIALS: dict[str, dict[str, Any]] = {
 }
 # Networks of 38,182 parameters, and what learns from them.
 TEACHING_VARIANT, TEACHER_WIDTH, TEACHER_SEEDS = "teacher/wide", 128, range(2)
-TEACHER = HARD | {"epochs": 40, "peak_learning_rate": 5e-3, "dropout": 0.1, "silence_bias": 0.0}
+TEACHER = {"epochs": 40, "peak_learning_rate": 5e-3, "dropout": 0.1, "calibrated": False, "silence_bias": 0.0}
 TRIED = (  # (width, trial)
     *((32, trial) for trial in ("both-100", "both-30", "both-30-hard-labels")),
     *((16, trial) for trial in TRIALS if trial not in ("both-100", "wide-15-hard-labels")),
@@ -149,7 +156,6 @@ VARIANTS: dict[str, dict[str, Any]] = {
     **{f"reading/{name}": {"epochs": READING_EPOCHS} | changes for name, changes in READINGS.items()},
     **{f"search/{name}": TRIAL | changes for name, changes in TRIALS.items()},
     TEACHING_VARIANT: TEACHER,
-    "taught/100": {"epochs": 100, "teaching": TEACHING},
 }
 
 
@@ -171,9 +177,6 @@ TABLES: dict[str, tuple[Cell, ...]] = {
     "release": tuple(Cell("gsc", width, seed, recipe="release") for seed in SEEDS for width in WIDTHS),
     "teachers": tuple(
         Cell("gsc", TEACHER_WIDTH, seed, recipe="release", variant=TEACHING_VARIANT) for seed in TEACHER_SEEDS
-    ),
-    "taught": tuple(
-        Cell("gsc", width, seed, recipe="release", variant="taught/100") for width in (32, 16, 8, 4) for seed in SEEDS
     ),
     "search": tuple(Cell("gsc", width, 0, recipe="release", variant=f"search/{trial}") for width, trial in TRIED),
     "reading": tuple(
@@ -205,10 +208,10 @@ def prepare(cells: Sequence[Cell], data: Path) -> None:
         read_task(task, data)  # a wrong folder is one line, not one per run
     for cell in cells:
         plan = cell.plan(data)
-        if not (cell.folder / PLAN).exists():
+        if (cell.folder / PLAN).exists():
+            rewrite_plan(cell.folder, plan)
+        else:
             write_plan(cell.folder, plan)
-        elif read_plan(cell.folder) != plan:
-            raise CircleMatchError(f"{cell.folder} holds a run with other settings; remove it to begin anew")
 
 
 def perform(cells: Sequence[Cell], data: Path, jobs: int) -> None:

@@ -205,7 +205,9 @@ def _plan(options: argparse.Namespace, seed: int) -> Plan:
     if "dropout" in given:
         network = replace(network, dropout=given.pop("dropout"))
     network = ablated(network, options.ablation)
-    recipe = replace(recipe, teaching=TEACHING if options.teacher else 0.0, **given)
+    if options.teacher:  # which says itself how sure one can be
+        recipe = replace(recipe, teaching=TEACHING, label_smoothing=0.0)
+    recipe = replace(recipe, **given)
     data, archive = (path.absolute() if path else None for path in (options.data, options.archive))
     teachers = tuple(str(Path(name).absolute()) if Path(name).is_file() else name for name in options.teacher or ())
     return Plan(options.task, data, archive, network, recipe, seed, options.step, options.threads, teachers)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,7 @@ from circlematch.config import Network, Recipe, from_dict, to_dict
 from circlematch.errors import UsageError
 from circlematch.files import write_json
 
-__all__ = ["PLAN", "Plan", "read_plan", "write_plan"]
+__all__ = ["PLAN", "Plan", "read_plan", "rewrite_plan", "write_plan"]
 
 PLAN = "run.json"  # beside the checkpoint
 
@@ -35,6 +35,14 @@ def write_plan(folder: Path, plan: Plan) -> None:
     """Keep the plan in the run's folder, which must not hold one yet."""
     if (folder / PLAN).exists():
         raise UsageError(f"{folder} holds a run already; give --resume {folder} to go on with it, or another --out")
+    write_json(folder / PLAN, _to_plain(plan))
+
+
+def rewrite_plan(folder: Path, plan: Plan) -> None:
+    """Let the run in this folder go on with this plan, which may differ in what is done when training is over."""
+    kept, given = (replace(one, recipe=one.recipe.while_training) for one in (read_plan(folder), plan))
+    if kept != given:
+        raise UsageError(f"{folder} holds a run with other settings; remove it to begin anew")
     write_json(folder / PLAN, _to_plain(plan))
 
 

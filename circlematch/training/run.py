@@ -15,14 +15,11 @@ from math import isfinite
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-
 from circlematch.audio import read
 from circlematch.config import FRONT_END, Network, Recipe, to_dict
 from circlematch.data.augment import Augmenter
 from circlematch.data.cache import ClipSet, load_split
-from circlematch.data.dataset import HELD_OUT_NOISE, SILENCE, UNKNOWN, Dataset
+from circlematch.data.dataset import HELD_OUT_NOISE, Dataset
 from circlematch.data.epoch import EpochSampler
 from circlematch.data.noise import NoisePool, make_pool
 from circlematch.errors import UsageError, require
@@ -34,6 +31,7 @@ from circlematch.model import Card, Model, write_model
 from circlematch.safetensors import digest
 from circlematch.training import STEPS
 from circlematch.training.checkpoint import Checkpoint, Epoch, read_checkpoint, write_checkpoint
+from circlematch.training.finish import finished
 from circlematch.training.loop import Lessons, train
 from circlematch.training.native_step import NativeStep, why_not_native
 from circlematch.training.starts import begin
@@ -125,8 +123,11 @@ def _perform(run: Run, resume: bool, watchers: Sequence[Watcher] | None, say: Ca
     if watchers is None:  # only now, for their clocks run
         watchers = [Terminal(run.recipe.epochs), *tensorboard_if_installed(run.folder / "tensorboard")]
     epochs = train(step, run.recipe, lessons, validation, history, watchers, keep)
-    _move_biases(run, step, training.labels[sampler.always])
-    return _finish(run, step, epochs, starts, lessons, {"train": training, "validation": validation})
+    weights, temperature = finished(
+        step, run.network, run.recipe, run.dataset.labels, training.labels[sampler.always], validation
+    )
+    step.restore(weights, step.state())
+    return _finish(run, step, epochs, starts, temperature, lessons, {"train": training, "validation": validation})
 
 
 def _check_teaching(run: Run) -> None:
@@ -160,11 +161,17 @@ def _starting_point(run: Run, resume: bool) -> Checkpoint | None:
     if not path.exists():
         raise UsageError(f"{run.folder} holds no {CHECKPOINT} to resume; leave --resume out to begin")
     checkpoint = read_checkpoint(path)
+    given, kept = (_while_training(card) for card in (_card(run), checkpoint.card))
     for field, what in SAME.items():
-        given, kept = getattr(_card(run), field), getattr(checkpoint.card, field)
-        if given != kept:
-            raise UsageError(f"{run.folder} was begun with another {what} ({kept}); resume it with the same")
+        if getattr(given, field) != getattr(kept, field):
+            raise UsageError(
+                f"{run.folder} was begun with another {what} ({getattr(kept, field)}); resume it with the same"
+            )
     return checkpoint
+
+
+def _while_training(card: Card) -> Card:
+    return replace(card, recipe=card.recipe.while_training)
 
 
 def make_step(kind: str, network: Network, recipe: Recipe, seed: int, threads: int | None = None) -> Step:
@@ -202,23 +209,6 @@ def _named(teacher: Model) -> str:
     return f"{teacher.card.name}, {teacher.card.parameters:,} parameters, weights {digest(dict(teacher.tensors))}"
 
 
-def _move_biases(run: Run, step: Step, heard: npt.NDArray[np.int64]) -> None:
-    """What a recipe knows of the world and the set does not: sounds are more common, and no word more than another.
-
-    A network that heard one word twice as often as another has learned to expect it twice as often. log 2 on the bias
-    of the other makes up for it.
-    """
-    labels, weights = run.dataset.labels, step.weights()
-    bias = weights["head.linear.bias" if run.network.mean_pooling else "head.readout.bias"]
-    if run.recipe.even_words:
-        words = [number for number, label in enumerate(labels) if label not in (UNKNOWN, SILENCE)]
-        counts = np.maximum(np.bincount(heard, minlength=len(labels))[words], 1)
-        bias[words] += np.log(counts.mean() / counts)
-    if SILENCE in labels:
-        bias[labels.index(SILENCE)] += run.recipe.silence_bias
-    step.restore(weights, step.state())
-
-
 def _validation_of(history: Sequence[Epoch]) -> dict[str, float]:
     return {"validation": history[-1].validation_accuracy} if history else {}
 
@@ -228,6 +218,7 @@ def _finish(
     step: Step,
     epochs: list[Epoch],
     starts: Sequence[Epoch],
+    temperature: float,
     lessons: Lessons,
     loaded: dict[str, ClipSet],
 ) -> Outcome:
@@ -268,6 +259,7 @@ def _finish(
         "step": step.name,
         "starts": _rows(starts),
         "history": _rows(epochs),
+        "temperature": temperature,
         "versions": versions(),
         "commit": card.commit,
         "weights_sha256": weights_sha256,
