@@ -84,6 +84,21 @@ def test_a_run_is_a_plan_in_a_folder_that_any_scheduler_can_resume(
         grid.prepare(cells, tmp_path / "elsewhere")
 
 
+def test_a_plan_follows_what_is_done_when_training_is_over(
+    grid: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(grid, "read_task", lambda task, data: None)
+    (cell, *_) = grid.TABLES["release"]
+    grid.prepare([cell], tmp_path)
+    network, recipe = cell.settings()
+    monkeypatch.setattr(grid, "RECIPES", {"release": lambda width: (network, replace(recipe, silence_bias=7.0))})
+    grid.prepare([cell], tmp_path)
+    assert read_plan(cell.folder).recipe == replace(recipe, silence_bias=7.0)
+    monkeypatch.setattr(grid, "RECIPES", {"release": lambda width: (network, replace(recipe, epochs=7))})
+    with pytest.raises(CircleMatchError, match="other settings"):
+        grid.prepare([cell], tmp_path)
+
+
 def write_begun(cell: object, epochs: int, seconds: float) -> None:
     """Leave what a run that was stopped leaves."""
     network, recipe = cell.settings()  # type: ignore[attr-defined]
@@ -139,7 +154,7 @@ def test_only_what_is_left_is_run_and_its_record_is_kept(
 def test_teachers_are_trained_first_and_their_models_are_kept_for_those_who_learn_from_them(
     grid: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    learners, teachers = grid.TABLES["taught"][:2], grid.TABLES["teachers"]
+    learners, teachers = grid.TABLES["release"][:2], grid.TABLES["teachers"]
     ran: list[str] = []
 
     def perform_all(jobs: list[Job], at_once: int, finished: object) -> None:
@@ -156,7 +171,7 @@ def test_teachers_are_trained_first_and_their_models_are_kept_for_those_who_lear
     plan = read_plan(learners[0].folder)
     assert [Path(name).read_text() for name in plan.teachers] == [f"the model of {cell.name}" for cell in teachers]
     assert plan.recipe.teaching == TEACHING
-    assert not list(grid.RESULTS.rglob("taught/*.safetensors"))
+    assert not list(grid.RESULTS.rglob("release/*.safetensors"))
     assert read_plan(teachers[0].folder).teachers == ()
 
 

@@ -108,12 +108,20 @@ def test_train_with_a_teacher_goes_on_with_it(words: Path, teacher: Path, tmp_pa
     arguments = ["train", "--data", words, "--width", "4", "--epochs", "1", "--out", tmp_path / "run"]
     assert main([str(word) for word in [*arguments, "--teacher", teacher, "--json"]]) == 0
     record = json.loads(capsys.readouterr().out)
-    assert record["recipe"]["teaching"] == TEACHING
+    assert (record["recipe"]["teaching"], record["recipe"]["label_smoothing"]) == (TEACHING, 0)
     assert len(record["teachers"]) == 1
     assert main(["train", "--resume", str(tmp_path / "run"), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["weights_sha256"] == record["weights_sha256"]
     refusal = refused(capsys, 2, "train", "--resume", tmp_path / "run", "--teacher", teacher)
     assert "--teacher cannot be changed with --resume" in refusal
+
+
+def test_smoothing_that_is_asked_for_is_kept_beside_a_teacher(
+    words: Path, teacher: Path, tmp_path: Path, capsys: Capture
+) -> None:
+    given = ["--epochs", "1", "--label-smoothing", "0.2", "--teacher", teacher, "--out", tmp_path / "run", "--json"]
+    assert main([str(word) for word in ["train", "--data", words, "--width", "4", *given]]) == 0
+    assert json.loads(capsys.readouterr().out)["recipe"]["label_smoothing"] == 0.2
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from layouts import speech_commands, tone, write_sound
 
 import circlematch
 import circlematch.training.run as training_run
-from circlematch.config import OPTIMIZERS, Augmentation, Network, Recipe, ablated
+from circlematch.config import OPTIMIZERS, Augmentation, Network, Recipe
 from circlematch.data.augment import Augmenter
 from circlematch.data.cache import ClipSet, load_split
 from circlematch.data.dataset import Dataset
@@ -29,7 +29,6 @@ from circlematch.data.noise import make_pool
 from circlematch.data.speech_commands import KEYWORDS, read_speech_commands
 from circlematch.errors import DamagedFileError, DivergedError, UsageError
 from circlematch.files import locked
-from circlematch.model import read_model
 from circlematch.parameters import Tensors, initial_tensors
 from circlematch.safetensors import digest, read_safetensors
 from circlematch.training.checkpoint import Epoch, read_checkpoint
@@ -347,43 +346,6 @@ def test_a_recipe_with_coloured_noise_and_fresh_unknown_words_trains_and_resumes
     assert resumed.record["weights_sha256"] == whole.record["weights_sha256"]
     plain = quietly(replace(run, recipe=Recipe(epochs=2, batch_size=8), folder=tmp_path / "plain"))
     assert plain.record["weights_sha256"] != whole.record["weights_sha256"]
-
-
-@pytest.mark.parametrize("ablation", ["full", "mean-pooling"])
-def test_the_bias_of_silence_is_raised_once_when_training_is_over(tmp_path: Path, ablation: str) -> None:
-    dataset = twelve_classes(tmp_path / "set")
-    network = ablated(Network(width=4, classes=12), ablation)
-    plain = Run(dataset, network, Recipe(epochs=2, batch_size=8), 0, tmp_path / "plain")
-    leaning = replace(plain, recipe=replace(plain.recipe, silence_bias=1000.0), folder=tmp_path / "leaning")
-    before, outcome = quietly(plain), quietly(leaning)
-    weights, raised = (read_model(one.model)[0].tensors for one in (before, outcome))
-    changed = {
-        name: raised[name] - weights[name] for name in weights if not np.array_equal(raised[name], weights[name])
-    }
-    (by,) = changed.values()
-    np.testing.assert_allclose(by, [0] * 11 + [1000], atol=1e-3)
-    labels = [clip.label for clip in dataset.splits["test"]]
-    assert outcome.record["accuracy"]["test"] == labels.count(11) / len(labels)  # all are taken for silence
-    assert quietly(leaning, resume=True).record["weights_sha256"] == outcome.record["weights_sha256"]
-
-
-@pytest.mark.parametrize(("ablation", "share"), [("full", None), ("full", 0.3), ("mean-pooling", 0.3)])
-def test_biases_make_up_for_words_with_fewer_recordings(tmp_path: Path, ablation: str, share: float | None) -> None:
-    """One keyword is learned from four times, one twice, the others once; unknown words and silence have no part."""
-    dataset = twelve_classes(tmp_path / "set")
-    train = dataset.splits["train"]
-    more = [clip for clip in train if clip.label == 2] * 3 + [clip for clip in train if clip.label == 7]
-    dataset = replace(dataset, splits=dataset.splits | {"train": (*train, *more)})
-    recipe = Recipe(epochs=1, batch_size=8, unknown_share=share, silence_share=share)
-    plain = Run(dataset, ablated(Network(width=4, classes=12), ablation), recipe, 0, tmp_path / "plain")
-    even = replace(plain, recipe=replace(recipe, even_words=True, silence_bias=3.0), folder=tmp_path / "even")
-    weights, moved = (read_model(quietly(run).model)[0].tensors for run in (plain, even))
-    changed = {name: moved[name] - weights[name] for name in weights if not np.array_equal(moved[name], weights[name])}
-    ((name, by),) = changed.items()
-    assert name == ("head.readout.bias" if ablation == "full" else "head.linear.bias")
-    counts = np.array([1, 1, 4, 1, 1, 1, 1, 2, 1, 1])
-    np.testing.assert_allclose(by, [*np.log(1.4 / counts), 0, 3], atol=1e-5)
-    assert same(read_model(quietly(even, resume=True).model)[0].tensors, moved)  # once, not again
 
 
 class Diverging(Recorder):

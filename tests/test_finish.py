@@ -1,0 +1,137 @@
+"""What is done when training is over: even words, calibrated scores, a lean to silence."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from test_training import StopAfter, quietly, same, twelve_classes
+
+from circlematch.config import Network, Recipe, ablated
+from circlematch.data.cache import load_split
+from circlematch.errors import UsageError
+from circlematch.model import Model, read_model
+from circlematch.training.finish import HOTTEST, temperature_of
+from circlematch.training.run import Run
+
+
+def cross_entropy(scores: npt.NDArray[np.float64], labels: npt.NDArray[np.int64]) -> float:
+    """Mean of -log of the label's probability."""
+    powers = np.exp(scores - scores.max(axis=1, keepdims=True))
+    return float(-np.log(powers[np.arange(len(labels)), labels] / powers.sum(axis=1)).mean())
+
+
+def test_the_temperature_is_that_of_the_lowest_cross_entropy() -> None:
+    generator = np.random.default_rng(0)
+    labels = generator.integers(0, 5, 400)
+    scores = generator.normal(0, 2, (400, 5))
+    scores[np.arange(400), labels] += 1.5  # too sure of themselves, and often wrong
+    tried = np.exp(np.linspace(-1, 2, 3001))
+    best = tried[np.argmin([cross_entropy(scores / one, labels) for one in tried])]
+    assert 1.5 < best < 4
+    assert temperature_of(scores, labels) == pytest.approx(best, rel=1e-3)
+    assert temperature_of(3 * scores, labels) == pytest.approx(3 * best, rel=1e-3)
+    assert temperature_of(scores + 100, labels) == pytest.approx(best, rel=1e-3)
+
+
+def test_scores_that_are_never_wrong_or_tell_nothing_stay_finite() -> None:
+    labels = np.arange(4)
+    assert temperature_of(50 * np.eye(4), labels) == pytest.approx(1 / HOTTEST, rel=1e-3)
+    assert temperature_of(-50 * np.eye(4), labels) == pytest.approx(HOTTEST, rel=1e-3)
+    assert np.isfinite(temperature_of(np.zeros((4, 4)), labels))
+
+
+def scores_of(model: Model, run: Run) -> npt.NDArray[np.float64]:
+    validation = load_split(run.dataset, "validation")
+    return model.scores(validation.audio, validation.rows).astype(np.float64)
+
+
+@pytest.mark.parametrize("ablation", ["full", "mean-pooling"])
+def test_calibrated_scores_are_those_of_before_divided_by_one_number(tmp_path: Path, ablation: str) -> None:
+    dataset = twelve_classes(tmp_path / "set")
+    network = ablated(Network(width=4, classes=12), ablation)
+    recipe = Recipe(epochs=12, batch_size=8, peak_learning_rate=0.02)
+    plain = Run(dataset, network, recipe, 0, tmp_path / "plain")
+    calibrated = replace(plain, recipe=replace(recipe, calibrated=True), folder=tmp_path / "calibrated")
+    before, after = quietly(plain), quietly(calibrated)
+    temperature = after.record["temperature"]
+    assert before.record["temperature"] == 1
+    assert abs(np.log(temperature)) > 0.1
+    scores = scores_of(read_model(before.model)[0], plain)
+    np.testing.assert_allclose(scores_of(read_model(after.model)[0], plain), scores / temperature, atol=1e-4)
+    labels = load_split(dataset, "validation").labels
+    for other in (0.95 * temperature, 1.05 * temperature):
+        assert cross_entropy(scores / temperature, labels) < cross_entropy(scores / other, labels)
+    assert before.record["accuracy"] == after.record["accuracy"]
+
+
+def test_words_are_evened_before_calibration_and_the_lean_comes_last(tmp_path: Path) -> None:
+    dataset = twelve_classes(tmp_path / "set")
+    train = dataset.splits["train"]
+    dataset = replace(dataset, splits=dataset.splits | {"train": (*train, *(c for c in train if c.label == 2))})
+    recipe = Recipe(epochs=12, batch_size=8, peak_learning_rate=0.02)
+    plain = Run(dataset, Network(width=4, classes=12), recipe, 0, tmp_path / "plain")
+    all_three = replace(recipe, even_words=True, calibrated=True, silence_bias=3.0)
+    ended = quietly(replace(plain, recipe=all_three, folder=tmp_path / "ended"))
+    weights, moved = (read_model(one.model)[0].tensors["head.readout.bias"] for one in (quietly(plain), ended))
+    counts = np.array([1, 1, 2, 1, 1, 1, 1, 1, 1, 1])
+    even = np.array([*np.log(1.1 / counts), 0, 0])
+    lean = np.array([0] * 11 + [3.0])
+    np.testing.assert_allclose(moved, (weights + even) / ended.record["temperature"] + lean, atol=1e-4)
+    labels = load_split(dataset, "validation").labels
+    scores = scores_of(read_model(tmp_path / "plain" / "model.safetensors")[0], plain) + even
+    assert ended.record["temperature"] == pytest.approx(temperature_of(scores, labels), rel=1e-3)
+
+
+def test_a_run_may_go_on_with_another_end_but_not_with_another_training(tmp_path: Path) -> None:
+    dataset = twelve_classes(tmp_path / "set")
+    recipe = Recipe(epochs=3, batch_size=8, silence_bias=3.0, calibrated=True)
+    whole = quietly(Run(dataset, Network(width=4, classes=12), recipe, 0, tmp_path / "whole"))
+    begun = Run(dataset, Network(width=4, classes=12), replace(recipe, silence_bias=1.0), 0, tmp_path / "parts")
+    with pytest.raises(KeyboardInterrupt):
+        quietly(begun, watchers=(StopAfter(1),))
+    with pytest.raises(UsageError, match="another recipe"):
+        quietly(replace(begun, recipe=replace(recipe, label_smoothing=0.2)), resume=True)
+    ended = quietly(replace(begun, recipe=recipe), resume=True)
+    assert ended.record["weights_sha256"] == whole.record["weights_sha256"]
+    assert ended.record["recipe"]["silence_bias"] == 3.0
+
+
+@pytest.mark.parametrize("ablation", ["full", "mean-pooling"])
+def test_the_bias_of_silence_is_raised_once_when_training_is_over(tmp_path: Path, ablation: str) -> None:
+    dataset = twelve_classes(tmp_path / "set")
+    network = ablated(Network(width=4, classes=12), ablation)
+    plain = Run(dataset, network, Recipe(epochs=2, batch_size=8), 0, tmp_path / "plain")
+    leaning = replace(plain, recipe=replace(plain.recipe, silence_bias=1000.0), folder=tmp_path / "leaning")
+    before, outcome = quietly(plain), quietly(leaning)
+    weights, raised = (read_model(one.model)[0].tensors for one in (before, outcome))
+    changed = {
+        name: raised[name] - weights[name] for name in weights if not np.array_equal(raised[name], weights[name])
+    }
+    (by,) = changed.values()
+    np.testing.assert_allclose(by, [0] * 11 + [1000], atol=1e-3)
+    labels = [clip.label for clip in dataset.splits["test"]]
+    assert outcome.record["accuracy"]["test"] == labels.count(11) / len(labels)  # all are taken for silence
+    assert quietly(leaning, resume=True).record["weights_sha256"] == outcome.record["weights_sha256"]
+
+
+@pytest.mark.parametrize(("ablation", "share"), [("full", None), ("full", 0.3), ("mean-pooling", 0.3)])
+def test_biases_make_up_for_words_with_fewer_recordings(tmp_path: Path, ablation: str, share: float | None) -> None:
+    """One keyword is learned from four times, one twice, the others once; unknown words and silence have no part."""
+    dataset = twelve_classes(tmp_path / "set")
+    train = dataset.splits["train"]
+    more = [clip for clip in train if clip.label == 2] * 3 + [clip for clip in train if clip.label == 7]
+    dataset = replace(dataset, splits=dataset.splits | {"train": (*train, *more)})
+    recipe = Recipe(epochs=1, batch_size=8, unknown_share=share, silence_share=share)
+    plain = Run(dataset, ablated(Network(width=4, classes=12), ablation), recipe, 0, tmp_path / "plain")
+    even = replace(plain, recipe=replace(recipe, even_words=True, silence_bias=3.0), folder=tmp_path / "even")
+    weights, moved = (read_model(quietly(run).model)[0].tensors for run in (plain, even))
+    changed = {name: moved[name] - weights[name] for name in weights if not np.array_equal(moved[name], weights[name])}
+    ((name, by),) = changed.items()
+    assert name == ("head.readout.bias" if ablation == "full" else "head.linear.bias")
+    counts = np.array([1, 1, 4, 1, 1, 1, 1, 2, 1, 1])
+    np.testing.assert_allclose(by, [*np.log(1.4 / counts), 0, 3], atol=1e-5)
+    assert same(read_model(quietly(even, resume=True).model)[0].tensors, moved)  # once, not again
