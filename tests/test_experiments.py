@@ -174,12 +174,17 @@ def test_what_the_loss_tells_of_the_end_is_told_within_each_setting(experiments:
 
 def test_the_models_before_are_shown_by_width(experiments: dict[str, ModuleType]) -> None:
     tables = experiments["tables"]
-    folder = tables.RESULTS / "gsc/release/before"
+    folder, sounds = tables.RESULTS / "gsc/release/before", tables.RESULTS / "world/first-fold/before"
     folder.mkdir(parents=True)
+    sounds.mkdir(parents=True)
+    for seed, equal in enumerate(({"validation": 0.87}, {"validation": 0.86}, None)):
+        (sounds / f"gsc-release-d4-seed{seed}.json").write_text(json.dumps({"at_equal_sounds": equal}))
     for width, share in ((4, 0.88), (32, 0.96)):
         record = {"network": {"width": width}, "accuracy": {"test": share}}
         (folder / f"d{width}-seed0.json").write_text(json.dumps(record))
-    assert "| v0.01, test | 88.00 (1 of 5) | not run | not run | 96.00 (1 of 5) |" in tables.release_before()
+    *_, last = lines = tables.release_before("before")
+    assert "| v0.01, test | 88.00 (1 of 5) | not run | not run | 96.00 (1 of 5) |" in lines
+    assert last.endswith("of those seconds | 86.50 ± 0.71 (2 of 5) | not run | not run | not run |")
 
 
 def test_what_was_asked_for_stands_beside_what_is_reached(experiments: dict[str, ModuleType]) -> None:

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from math import isfinite
 
 import numpy as np
-import numpy.typing as npt
 
 from circlematch.config import Recipe
 from circlematch.data.augment import Augmenter
@@ -22,7 +21,7 @@ from circlematch.errors import DivergedError
 from circlematch.evaluation import predict_all
 from circlematch.training.checkpoint import Epoch
 from circlematch.training.schedule import one_cycle
-from circlematch.training.step import Batch, Step
+from circlematch.training.step import Batch, Step, Targets
 from circlematch.training.watch import Watcher
 
 __all__ = ["Lessons", "accuracy", "one_epoch", "train"]
@@ -35,7 +34,7 @@ class Lessons:
     clips: ClipSet
     sampler: EpochSampler
     augmenter: Augmenter
-    targets: npt.NDArray[np.float32]  # (N, K) of the clips, one by one
+    targets: Targets  # (N, K) of the clips, one by one
     batch_size: int
     seed: int
 

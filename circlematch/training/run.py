@@ -35,8 +35,8 @@ from circlematch.training.finish import finished
 from circlematch.training.loop import Lessons, train
 from circlematch.training.native_step import NativeStep, why_not_native
 from circlematch.training.starts import begin
-from circlematch.training.step import Step
-from circlematch.training.targets import Targets, check_teachers, smoothed, taught
+from circlematch.training.step import Step, Targets
+from circlematch.training.targets import check_teachers, smoothed, taught
 from circlematch.training.watch import Terminal, Watcher, tensorboard_if_installed
 
 __all__ = ["STEPS", "Outcome", "Run", "make_step", "perform"]

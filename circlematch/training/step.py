@@ -12,7 +12,9 @@ from circlematch.audio import take
 from circlematch.front_end import AugmentPlan
 from circlematch.parameters import Tensors
 
-__all__ = ["Batch", "Step"]
+__all__ = ["Batch", "Step", "Targets"]
+
+Targets = npt.NDArray[np.float32]  # (N, K) how likely each class is to be right: rows that add up to 1
 
 
 @dataclass(frozen=True)
@@ -21,7 +23,7 @@ class Batch:
 
     audio: npt.NDArray[np.int16]  # (files, samples), perhaps memory-mapped
     rows: npt.NDArray[np.int64]  # (B,) which of them; negative is digital silence
-    targets: npt.NDArray[np.float32]  # (B, K) how likely each class is to be right
+    targets: Targets  # (B, K)
     plan: AugmentPlan
     seed: tuple[int, ...]  # for what the step itself draws: dropout
 

@@ -15,10 +15,9 @@ from circlematch.config import Recipe
 from circlematch.data.cache import ZEROS, ClipSet
 from circlematch.errors import UsageError
 from circlematch.model import Model
+from circlematch.training.step import Targets
 
-__all__ = ["Targets", "check_teachers", "smoothed", "taught"]
-
-Targets = npt.NDArray[np.float32]  # (N, K), rows that add up to 1
+__all__ = ["check_teachers", "smoothed", "taught"]
 
 
 def smoothed(labels: npt.NDArray[np.int64], classes: int, smoothing: float) -> Targets:
