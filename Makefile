@@ -5,7 +5,7 @@
 #   make mcu     run the engine on microcontrollers in QEMU: instructions, RAM, flash (needs their compiler)
 #   make fuzz    look for inputs that break the engine, 60 s for each harness: make fuzz SECONDS=600 (needs clang)
 #   make mutants change every term of the backward pass by 1 %, one by one; the gradient test must notice each
-#   make table   go on with the runs of the paper's tables: make table JOBS=2 (needs the recordings in ../data)
+#   make table   go on with the runs of the paper's tables: make table JOBS=2 DATA=../data (needs the recordings)
 #   make readme  draw README's tables, docs/tables.md, the figures and the model cards from results/
 
 PYTHON ?= python3
@@ -14,6 +14,7 @@ BIN    := $(VENV)/bin
 DEMO   ?= demo
 JOBS   ?= 1
 SECONDS ?= 60
+DATA   ?= $(or $(CIRCLEMATCH_DATA),../data)
 ENGINE := $(wildcard engine/*.c engine/*.h) engine/build.py
 
 export OMP_NUM_THREADS ?= $(shell nproc 2>/dev/null || sysctl -n hw.ncpu)
@@ -69,7 +70,7 @@ tables: $(VENV)/.dev
 	$(BIN)/python engine/tables.py
 
 table: $(VENV)/.dev
-	$(BIN)/python experiments/grid.py table1 table2 table1-composite table2-composite --jobs $(JOBS)
+	$(BIN)/python experiments/grid.py table1 table2 table1-composite table2-composite --data $(DATA) --jobs $(JOBS)
 	$(MAKE) readme
 
 readme: $(VENV)/.dev

@@ -20,6 +20,7 @@ from circlematch.model import Model, Prediction
 __all__ = ["Explanation", "draw", "explain", "picture_of"]
 
 MOST_BARS = 12
+LONGEST_CLIP = FRONT_END.clip_samples * 6 // 5  # samples; what is longer is a recording
 ARROWS = ({"arrowstyle": "-|>", "linewidth": 2}, {"arrowstyle": "->", "linewidth": 1, "linestyle": ":"})  # q = 1, q = 2
 
 
@@ -27,6 +28,7 @@ ARROWS = ({"arrowstyle": "-|>", "linewidth": 2}, {"arrowstyle": "->", "linewidth
 class Explanation:
     """One second, seen by one class."""
 
+    model: str  # its name
     label: str  # the class that is looked at
     prediction: Prediction
     from_seconds: float  # where in the recording the second begins; all times are the recording's
@@ -58,7 +60,9 @@ class Explanation:
 def explain(
     model: Model, samples: npt.ArrayLike, sample_rate: int, label: str | None = None, at: float | None = None
 ) -> Explanation:
-    """Look at the second from `at` on, or around the surest keyword; through `label`, or through the answer."""
+    """Look at the second from `at` on, or where `label` is likeliest, or around the surest keyword; through `label`, or
+    through the answer.
+    """
     if model.card.network.mean_pooling:
         raise UsageError(f"{model.card.name} pools by the mean: it has no prototypes, and so nothing to show")
     if label is not None and label not in model.labels:
@@ -66,7 +70,12 @@ def explain(
     if at is not None and not isfinite(at):
         raise UsageError(f"at is {at}; give the second of the recording to look at")
     whole = audio.prepare(samples, sample_rate)
-    first = _surest_second(model, whole) if at is None else round(at * FRONT_END.sample_rate_hz)
+    if at is not None:
+        first = round(at * FRONT_END.sample_rate_hz)
+    elif label is not None:
+        first = _likeliest_second(model, whole, label)
+    else:
+        first = _surest_second(model, whole)
     if not 0 <= first < whole.size:
         seconds = whole.size / FRONT_END.sample_rate_hz
         raise AudioError(f"second {at} lies outside the recording, which lasts {seconds:.2f} s")
@@ -78,6 +87,7 @@ def explain(
     responses, moments = model.insight(picture)
     number = model.labels.index(chosen)
     return Explanation(
+        model.card.name,
         chosen,
         prediction,
         from_seconds,
@@ -96,12 +106,24 @@ def _later(prediction: Prediction, seconds: float) -> Prediction:
 
 def _surest_second(model: Model, whole: npt.NDArray[np.float32]) -> int:
     """The first sample of the second in which the surest keyword lies in the middle; 0 for a clip."""
-    hits = model.spot(whole, FRONT_END.sample_rate_hz) if whole.size > 1.2 * FRONT_END.clip_samples else []
+    hits = model.spot(whole, FRONT_END.sample_rate_hz) if whole.size > LONGEST_CLIP else []
     if not hits:
         return 0
     best = max(hits, key=lambda hit: hit.score)
     middle = round((best.start + best.end) / 2 * FRONT_END.sample_rate_hz)
     return max(0, min(middle - FRONT_END.clip_samples // 2, whole.size - FRONT_END.clip_samples))
+
+
+def _likeliest_second(model: Model, whole: npt.NDArray[np.float32], label: str) -> int:
+    """The first sample of the second in which a class is likeliest, of those that begin every tenth of one; 0 for a
+    clip.
+    """
+    if whole.size <= LONGEST_CLIP:
+        return 0
+    apart = FRONT_END.sample_rate_hz // 10
+    seconds = np.lib.stride_tricks.sliding_window_view(whole, FRONT_END.clip_samples)[::apart]  # a view: (N, samples)
+    likely = [model.predict(second, FRONT_END.sample_rate_hz).scores[label] for second in seconds]
+    return int(np.argmax(likely)) * apart
 
 
 def draw(what: Explanation, path: Path) -> None:
@@ -118,7 +140,9 @@ def picture_of(what: Explanation) -> Any:
     figure = Figure(figsize=(10, 6.5), layout="constrained")
     grid = figure.add_gridspec(2, 2, width_ratios=(1.7, 1))
     answer = what.prediction
-    figure.suptitle(f"{answer.label} {answer.score:.1%}, seen through the prototypes of “{what.label}”")
+    figure.suptitle(
+        f"{what.model} hears {answer.label}, {answer.score:.1%}; seen through the prototypes of “{what.label}”"
+    )
     _draw_picture(figure.add_subplot(grid[0, 0]), what)
     _draw_responses(figure.add_subplot(grid[1, 0]), what)
     _draw_circle(figure.add_subplot(grid[0, 1], projection="polar"), what)
@@ -137,7 +161,7 @@ def _draw_picture(axes: Any, what: Explanation) -> None:
     axes.set_ylabel("mel band")
     axes.set_title("log-mel", fontsize="medium")
     if what.prediction.start is not None and what.prediction.end is not None:
-        axes.set_title("log-mel; dashed: where the word starts and ends", fontsize="medium")
+        axes.set_title(f"log-mel; dashed: where “{what.prediction.label}” starts and ends", fontsize="medium")
         for edge in (what.prediction.start, what.prediction.end):
             axes.axvline(edge, color="white", linestyle="--", linewidth=1)
 
@@ -150,7 +174,7 @@ def _draw_responses(axes: Any, what: Explanation) -> None:
     axes.margins(y=0.2)  # room for the numbers
     lowest, highest = axes.get_ylim()
     level = highest - 0.07 * (highest - lowest)
-    for number, place in enumerate(beside(what.peaks)):
+    for number, place in enumerate(beside(what.peaks, times[0], times[-1])):
         colour, top = f"C{number}", what.responses[number].max()
         axes.plot((what.peaks[number], place), (top, level), ":", color=colour, linewidth=0.8)
         axes.text(place, level, f"{number + 1}", color=colour, weight="bold", ha="center", va="bottom")
@@ -161,14 +185,17 @@ def _draw_responses(axes: Any, what: Explanation) -> None:
     axes.set_title("responses of the five prototypes, Eq. (2); numbers: where each is strongest", fontsize="medium")
 
 
-def beside(peaks: list[float], apart: float = 0.025) -> list[float]:
-    """Places for the numbers of the peaks, in their order and at least so many seconds apart, each near its peak."""
+def beside(peaks: list[float], earliest: float, latest: float, apart: float = 0.025) -> list[float]:
+    """Places for the numbers of the peaks, in their order and at least so many seconds apart, each near its peak and
+    none outside the picture.
+    """
     order = np.argsort(peaks, kind="stable")
     places = np.array(peaks)[order]
     for _ in range(100):  # push neighbours that are too close away from each other, half each
         for i in range(1, len(peaks)):
             push = max(0.0, apart - (places[i] - places[i - 1])) / 2
             places[i - 1 : i + 1] += (-push, push)
+        places = np.clip(places, earliest, latest)
     found = np.empty_like(places)
     found[order] = places
     return [float(place) for place in found]
@@ -201,8 +228,10 @@ def _draw_scores(axes: Any, what: Explanation) -> None:
     labels = labels[:MOST_BARS]
     shares = [scores[label] for label in labels]
     colours = ["C0" if label == what.label else "lightgray" for label in labels]
-    axes.barh(range(len(labels)), shares, color=colours)
+    bars = axes.barh(range(len(labels)), shares, color=colours)
+    axes.bar_label(bars, [f"{share:.1%}" for share in shares], padding=3, fontsize="small")
     axes.set_yticks(range(len(labels)), labels)
     axes.invert_yaxis()
-    axes.set_xlim(0, 1)
+    axes.set_xlim(0, 1.15)  # room for the numbers
+    axes.set_xticks((0, 0.5, 1))
     axes.set_title("probability", fontsize="medium")

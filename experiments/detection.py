@@ -1,6 +1,7 @@
 """How well and how soon keywords are found in a long recording: the rules of circlematch.detection, and others.
 
-python experiments/detection.py MODEL…      a released model's name; one record each in results/detection/
+python experiments/detection.py MODEL…      a released model's name or a model file; one record for each released one
+                                            in results/detection/
 
 The recording is made of v0.01's validation clips, keywords and other words in any order, with pauses between them, over
 the end of a recording of noise that no model was trained on. A hit is right when it carries the word's label and its

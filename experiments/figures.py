@@ -295,7 +295,7 @@ def draw_ablations() -> Figure | None:
 
 def _paper_change(row: str) -> tuple[float, float]:
     (full, spread), (theirs, their_spread) = (of_paper(PAPER_ABLATIONS[name][0]) for name in ("full", row))
-    return theirs - full, (spread**2 + their_spread**2) ** 0.5
+    return theirs - full, hypot(spread, their_spread)
 
 
 def draw_transformations() -> Figure | None:

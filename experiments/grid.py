@@ -23,6 +23,7 @@ from places import RESULTS, RUNS, attempt, parser_of
 
 from circlematch.config import ABLATIONS, RECIPES, TEACHING, Network, Recipe, ablated, to_dict
 from circlematch.data.tasks import read_task
+from circlematch.errors import UsageError
 from circlematch.files import write_atomically
 from circlematch.machine import processor
 from circlematch.training.checkpoint import read_checkpoint
@@ -207,6 +208,8 @@ def prepare(cells: Sequence[Cell], data: Path) -> None:
     for task in sorted({cell.task for cell in cells}):
         read_task(task, data)  # a wrong folder is one line, not one per run
     for cell in cells:
+        if missing := [teacher.name for teacher in cell.teachers if not teacher.model.is_file()]:
+            raise UsageError(f"{cell.name} learns from {missing[0]}, which is not done: grid.py teachers comes first")
         plan = cell.plan(data)
         if (cell.folder / PLAN).exists():
             rewrite_plan(cell.folder, plan)
@@ -235,13 +238,14 @@ def run(left: Sequence[Cell], data: Path, jobs: int) -> None:
 
 def records() -> list[dict[str, Any]]:
     """All records of training runs; the first ones did not say how many clips an epoch had."""
-    kept = [json.loads(path.read_text()) for path in sorted(RESULTS.glob("*/*/*.json"))]
+    kept = [json.loads(path.read_text()) for path in sorted(RESULTS.rglob("*.json"))]
     return [record for record in kept if "clips_per_epoch" in record]
 
 
 def expected_seconds(cell: Cell, known: Sequence[dict[str, Any]]) -> float | None:
-    """How long a run will take here: what a clip cost at this width and how many clips such an epoch had, from the
-    records, those of this kind of processor if there are any; None where there are none of the width or of the task.
+    """How long a run will take here: what a clip cost at this width at least (some runs had to share their core) and
+    how many clips such an epoch had, from the records, those of this kind of processor if there are any; None where
+    there are none of the width or of the task.
     """
     _, recipe = cell.settings()
     alike = [
@@ -260,7 +264,7 @@ def expected_seconds(cell: Cell, known: Sequence[dict[str, Any]]) -> float | Non
         if record["task"] == cell.task and all(record["recipe"].get(name) == getattr(recipe, name) for name in shares)
     ]
     return (
-        mean(costs) * clips[0] * _heard({"epochs": recipe.epochs, "recipe": to_dict(recipe)})
+        min(costs) * clips[0] * _heard({"epochs": recipe.epochs, "recipe": to_dict(recipe)})
         if costs and clips
         else None
     )
@@ -305,7 +309,7 @@ def show(cells: Sequence[Cell], jobs: int) -> None:
         print(f"{cell.name:<44}{state}")
     done = sum(cell.done for cell in cells)
     rest = f" and {untold} runs of which nothing is known yet" if untold else ""
-    print(f"{done} of {len(cells)} done; {_minutes(remaining / jobs)} remain on {jobs} cores{rest}")
+    print(f"{done} of {len(cells)} done; {_minutes(remaining / jobs)} remain on {jobs} core{'s' * (jobs > 1)}{rest}")
 
 
 def _minutes(seconds: float) -> str:

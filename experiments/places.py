@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -11,14 +12,16 @@ from circlematch.errors import CircleMatchError
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS, RUNS = ROOT / "results", ROOT / "runs"
-DATA = ROOT.parent / "data"
+DATA = Path(os.environ.get("CIRCLEMATCH_DATA", ROOT.parent / "data"))
 
 
 def parser_of(text: str | None, *, data: bool = True) -> argparse.ArgumentParser:
     """A command that explains itself by its module's text, and asks where the recordings lie."""
     parser = argparse.ArgumentParser(description=text, formatter_class=argparse.RawDescriptionHelpFormatter)
     if data:
-        parser.add_argument("--data", type=Path, default=DATA, help="where the recordings lie (default: ../data)")
+        parser.add_argument(
+            "--data", type=Path, default=DATA, help="where the recordings lie (default: $CIRCLEMATCH_DATA or ../data)"
+        )
     return parser
 
 

@@ -35,7 +35,7 @@ MEASURED = {
     "validation": "v0.01, validation, digital silence",
     "validation-noise": "v0.01, validation, noise for silence (from the ends of the noise recordings, not trained on)",
     "test": "v0.01, test, digital silence (the paper's measure)",
-    "archive": "Google's 12-class test archive, real noise for silence",
+    "archive": "v0.01's 12-class test archive, real noise for silence",
     "archive-zero": "the same archive, digital silence",
     "archive-v2": "v0.02's 12-class test archive, real noise for silence",
     "archive-v2-zero": "the same archive, digital silence",
@@ -172,7 +172,8 @@ def card_text(name: str) -> str:
         f"- Recipe `{family.recipe}`, {card.epochs} epochs, peak learning rate {card.recipe.peak_learning_rate:g}, seed"
         f" {card.seed}: the best of {len(seeds)} on {family.rule}{_deciding(card, family)}. Commit `{card.commit}`.",
         f"- `circlematch train --task {card.task} --width {card.network.width} --recipe {family.recipe}"
-        f" --seed {card.seed}` at that commit trains it again; bits are the same on the same kind of processor.",
+        f" --seed {card.seed}{_teachers(card, family)}` at that commit trains it again; bits are the same on the same"
+        " kind of processor, with the same compiler and NumPy.",
         *([f"- {note}"] if note else []),
         f"- SHA-256 of the weights: `{weights_of(name)}`.",
         "",
@@ -187,6 +188,13 @@ def card_text(name: str) -> str:
         "",
     ]
     return "\n".join(lines)
+
+
+def _teachers(card: Card, family: Family) -> str:
+    """The option that names whom it learned from."""
+    teachers = Cell(family.task, card.network.width, card.seed, recipe=family.recipe).teachers
+    paths = [f"results/{teacher.name}.safetensors" for teacher in teachers]
+    return " ".join(["", "--teacher", *paths]) if paths else ""
 
 
 def _deciding(card: Card, family: Family) -> str:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from math import hypot, sqrt
 from operator import ge, le, lt
 from pathlib import Path
@@ -19,6 +19,7 @@ from statistics import mean, stdev
 from typing import Any
 
 import foresight
+from composite import NEWER_WORDS
 from grid import READING_EPOCHS, SEEDS, WIDTHS, Cell
 from measured import checked, first_fold, measured
 from places import RESULTS, ROOT, parser_of
@@ -99,7 +100,9 @@ STRUCTURES = {
     "zero-readout": "β begins with zeros",
     "readout-bias": "the second scalar a bias of the readout, which has no gradient",
 }
-NEWER_KEYWORDS = ("yes", "no", "down", "left", "go")  # of which the composite has v0.02's recordings
+NEWER_KEYWORDS = tuple(
+    word for word in KEYWORDS if word in NEWER_WORDS
+)  # of which the composite has v0.02's recordings
 # Settings that are no more, which some records have, with what they are where they are not in use.
 GONE = {
     "scrambled_share": 0.0,
@@ -302,7 +305,8 @@ def targets() -> list[str]:
         lines.append(f"| {title} | {' | '.join(texts)} |")
     shares = [100 * record["accuracy"]["test"] for record in released[0]]
     spread = _verdict(SPREAD, stdev(shares) if len(shares) > 1 else None, "{:.2f}", lt, len(shares))
-    lines.append(f"| hoped for: SD over the seeds, release recipe, test | {spread} | | | |")
+    apart = f" (the best and the worst are {max(shares) - min(shares):.2f} apart)" if shares else ""
+    lines.append(f"| hoped for: SD over the seeds, release recipe, test | {spread}{apart} | | | |")
     return lines
 
 
@@ -411,9 +415,14 @@ def variants(folder: Path, epochs: int) -> list[str]:
         f"| | {' | '.join(f'D{width}' for width in widths)} | other than the paper's recipe |",
         "|---" * (len(widths) + 2) + "|",
     ]
+    records = [record for of_width in by_variant.values() for some in of_width.values() for record in some]
+    common = set.intersection(*(set(_changes(record)) for record in records)) if len(by_variant) > 1 else set()
+    if common:
+        in_order = [change for change in _changes(records[0]) if change in common]
+        lines = [f"All of them have {', '.join(in_order)}.", "", *lines]
     for variant, of_width in sorted(by_variant.items(), key=lambda item: _in_order(item[0])):
         texts = [_seeds_text(of_width.get(width, [])) for width in widths]
-        lines.append(f"| {variant} | {' | '.join(texts)} | {_what_by_width(of_width)} |")
+        lines.append(f"| {variant} | {' | '.join(texts)} | {_what_by_width(of_width, common)} |")
     return lines if by_variant else []
 
 
@@ -429,28 +438,33 @@ def _seeds_text(records: Sequence[dict[str, Any]]) -> str:
     return cell_text(records, "validation", len(records)) + (f" ({len(records)} seeds)" if len(records) > 1 else "")
 
 
-def _what_by_width(of_width: dict[int, list[dict[str, Any]]]) -> str:
+def _what_by_width(of_width: dict[int, list[dict[str, Any]]], common: Set[str]) -> str:
     """How a row differs from the paper's recipe; by width where its records do not agree."""
     widths_of: dict[str, list[str]] = {}
     for width, records in sorted(of_width.items()):
-        for text in dict.fromkeys(_what(record) for record in records):
+        for text in dict.fromkeys(_what(record, common) for record in records):
             widths_of.setdefault(text, []).append(f"D{width}")
     if len(widths_of) == 1:
         return next(iter(widths_of))
     return "; ".join(f"{', '.join(widths)}: {text}" for text, widths in widths_of.items())
 
 
-def _what(record: dict[str, Any]) -> str:
-    """How a trial differs from the paper's recipe as it is read now, and what its prototype's settings cannot say."""
+def _changes(record: dict[str, Any]) -> list[str]:
+    """The settings of a trial that are not those of the paper's recipe as it is read now."""
     network, recipe = to_dict(Network()), to_dict(Recipe())
     usual = GONE | to_dict(FRONT_END) | network | recipe | recipe["augmentation"]
     here = record.get("front_end", {}) | record["network"] | record["recipe"] | record["recipe"].get("augmentation", {})
-    changes = [
+    return [
         f"{name} {value}"
         for name, value in here.items()
         if name not in ("width", "classes", "epochs", "augmentation", "start_epochs")
         and (name not in usual or value != usual[name])
     ]
+
+
+def _what(record: dict[str, Any], common: Set[str]) -> str:
+    """How a trial differs from the paper's recipe and from the others of its table, and what settings cannot say."""
+    changes = [change for change in _changes(record) if change not in common]
     prototype = record.get("prototype", {})
     said = [f"{name}: {text}" for name, text in prototype.items()] if isinstance(prototype, dict) else [prototype]
     structure = STRUCTURES[record["structure"]] if "structure" in record else ""

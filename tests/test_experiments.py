@@ -211,7 +211,9 @@ def test_what_small_networks_and_sounds_were_asked_for(
         cell = grid.Cell("gsc", 4, seed, recipe="release")
         keep(grid, cell, test=share, archive=share, archive_zero=share, archive_v2=0.9, archive_v2_zero=0.9)
     rows = {line.split(" | ")[0].strip("| "): line.split(" | ")[1:] for line in tables.targets()}
-    assert rows["hoped for: SD over the seeds, release recipe, test"][0] == "1.00: 1.41 (2 of 5), **not reached**"
+    assert rows["hoped for: SD over the seeds, release recipe, test"][0] == (
+        "1.00: 1.41 (2 of 5), **not reached** (the best and the worst are 2.00 apart)"
+    )
     hits = rows["the shipped model, ESC-50, folds 2–5: fewer recordings of 5 s with a hit (threshold 0.8)"]
     assert hits[2] == "2.0%: 1.9%, reached"
     seconds = rows["the same: fewer seconds whose likeliest class is a keyword"]
@@ -267,6 +269,19 @@ def test_settings_that_are_no_more_are_told_where_they_were_in_use(experiments: 
         "initial_scale 2.5, scrambled_share 0.2 |",
         "initial_scale 5.0, unheard_of True |",
     ]
+
+
+def test_what_all_trials_of_a_table_have_is_told_once(experiments: dict[str, ModuleType]) -> None:
+    grid, tables = experiments["grid"], experiments["tables"]
+    for seed, share in enumerate((0.1, 0.3)):
+        cell = grid.Cell("gsc1", 8, seed, variant=f"reading/slope{share}")
+        keep(grid, cell, validation=0.9)
+        record = json.loads(cell.record.read_text())
+        record["recipe"] |= {"optimizer": "soap", "starts": 4}
+        cell.record.write_text(json.dumps(record))
+    first, _, _, _, *rows = tables.variants(grid.RESULTS / "gsc1" / "reading", 30)
+    assert first == "All of them have optimizer soap, starts 4."
+    assert [row.split(" | ")[-1] for row in rows] == ["leaky_slope 0.1 |", "leaky_slope 0.3 |"]
 
 
 def test_models_are_placed_all_or_none_and_those_that_are_there_need_no_run(

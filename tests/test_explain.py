@@ -86,15 +86,33 @@ def test_the_picture_shows_these_numbers(model: Model, recording: np.ndarray) ->
     np.testing.assert_allclose(tips, np.stack([np.angle(moments), np.abs(moments)], axis=1), atol=1e-6)
     bars = dict(zip((label.get_text() for label in scores.get_yticklabels()), scores.patches, strict=True))
     assert bars[what.prediction.label].get_width() == what.prediction.score
+    assert next(text.get_text() for text in scores.texts) == f"{what.prediction.score:.1%}"
 
 
-def test_numbers_of_peaks_keep_their_order_and_do_not_collide() -> None:
-    assert beside([0.1, 0.9, 0.5]) == [0.1, 0.9, 0.5]
-    for peaks in ([0.5] * 5, [0.52, 0.5, 0.51, 0.5, 0.9]):
-        places = np.array(beside(peaks))
+def test_numbers_of_peaks_keep_their_order_do_not_collide_and_stay_in_the_picture() -> None:
+    assert beside([0.1, 0.9, 0.5], 0, 1) == [0.1, 0.9, 0.5]
+    for peaks, far in (
+        ([0.5] * 5, 0.06),
+        ([0.52, 0.5, 0.51, 0.5, 0.9], 0.06),
+        ([1.0] * 5, 0.11),
+        ([0.0, 0.0, 0.01, 0.99, 1], 0.06),
+    ):
+        places = np.array(beside(peaks, 0, 1))
         order = np.argsort(peaks, kind="stable")
         assert np.diff(places[order]).min() > 0.024
-        assert np.abs(places - peaks).max() < 0.06
+        assert np.abs(places - peaks).max() < far
+        assert places.min() >= 0
+        assert places.max() <= 1
+
+
+def test_without_a_time_a_class_is_looked_at_where_it_is_likeliest(model: Model, recording: np.ndarray) -> None:
+    for label, said in (("yes", 0.0), ("stop", 12.0)):  # nobody says stop in the second of the surest keyword
+        what = explain(model, recording, 16_000, label=label)
+        assert abs(what.from_seconds - said) < 1
+        scores = [explain(model, recording, 16_000, label, at).prediction.scores[label] for at in (3.0, 6.0, 9.0)]
+        assert what.prediction.scores[label] > max(scores)
+    clip = recording[: 16_000 * 11 // 10]
+    assert explain(model, clip, 16_000, label="stop").from_seconds == 0
 
 
 def test_another_class_can_be_looked_through(model: Model, recording: np.ndarray) -> None:

@@ -80,7 +80,7 @@ def test_a_run_is_a_plan_in_a_folder_that_any_scheduler_can_resume(
         assert read_plan(cell.folder) == cell.plan(tmp_path / "data")
     assert read_plan(cells[1].folder).network.circular_statistics is False
     grid.prepare(cells, tmp_path / "data")  # again: the same plans are left alone
-    with pytest.raises(CircleMatchError, match="other settings"):
+    with pytest.raises(CircleMatchError, match=r"other settings \(data\)"):
         grid.prepare(cells, tmp_path / "elsewhere")
 
 
@@ -89,6 +89,11 @@ def test_a_plan_follows_what_is_done_when_training_is_over(
 ) -> None:
     monkeypatch.setattr(grid, "read_task", lambda task, data: None)
     (cell, *_) = grid.TABLES["release"]
+    with pytest.raises(CircleMatchError, match="learns from gsc/teacher/d128-wide-seed0, which is not done"):
+        grid.prepare([cell], tmp_path)
+    for teacher in cell.teachers:
+        teacher.model.parent.mkdir(parents=True, exist_ok=True)
+        teacher.model.touch()
     grid.prepare([cell], tmp_path)
     network, recipe = cell.settings()
     monkeypatch.setattr(grid, "RECIPES", {"release": lambda width: (network, replace(recipe, silence_bias=7.0))})
@@ -194,7 +199,7 @@ def test_the_list_says_what_is_done_running_and_left_and_how_long_it_takes(
     assert re.search(r"d16-seed0 +left$", lines[2])
     assert re.search(r"d4-seed4 +left, 10 min$", lines[3])
     assert re.search(r"gsc/release/d4-seed0 +left$", lines[4])
-    assert lines[-1] == "1 of 5 done; 10 min remain on 1 cores and 3 runs of which nothing is known yet"
+    assert lines[-1] == "1 of 5 done; 10 min remain on 1 core and 3 runs of which nothing is known yet"
 
 
 def test_the_time_that_is_left_is_that_of_a_begun_runs_own_epochs_or_of_the_same_optimizers(

@@ -20,7 +20,10 @@ def add(commands: Commands) -> None:
     add_model(parser)
     parser.add_argument("--label", help="the class whose prototypes are shown (default: the answer)")
     parser.add_argument(
-        "--at", type=float, metavar="SECONDS", help="where the second begins (default: around the surest keyword)"
+        "--at",
+        type=float,
+        metavar="SECONDS",
+        help="where the second begins (default: where --label is likeliest, or around the surest keyword)",
     )
     parser.add_argument("--out", type=Path, help="the picture, a PNG (default: FILE with .png, in this folder)")
     add_json(parser)

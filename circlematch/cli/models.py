@@ -52,11 +52,12 @@ def _percent(card: Card, split: str) -> str:
 
 
 def _recipe(card: Card) -> str:
-    """The name of its recipe, if it has one, whatever the number of epochs."""
+    """The name of its recipe, if it has one, whatever the number of epochs, and whether it had teachers."""
+    teaching = card.recipe.teaching
     for name, recipe_of in RECIPES.items():
         _, recipe = recipe_of(card.network.width)
-        if replace(recipe, epochs=card.recipe.epochs) == card.recipe:
-            return name
+        if replace(recipe, epochs=card.recipe.epochs, teaching=teaching) == card.recipe:
+            return name + (f", with teachers for {teaching:.0%} of what it was told" if teaching else "")
     return "none that has a name"
 
 

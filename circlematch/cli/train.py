@@ -25,7 +25,7 @@ OVERRIDES: dict[str, tuple[type, str]] = {
     "epochs": (int, "times that every clip is heard"),
     "batch_size": (int, "clips in one optimiser step"),
     "peak_learning_rate": (float, "top of the cycle"),
-    "weight_decay": (float, "of AdamW"),
+    "weight_decay": (float, "of the optimiser"),
     "label_smoothing": (float, "of the cross-entropy"),
     "dropout": (float, "on the bands' features"),
 }
@@ -47,7 +47,8 @@ def add(commands: Commands) -> None:
         "--teacher",
         nargs="+",
         metavar="MODEL",
-        help="larger models of the same words to learn from, released or files; several are heard in the mean",
+        help="larger models of the same words to learn from, released or files; several are heard in the mean. They "
+        f"give {TEACHING:.0%} of what is told of a clip, and labels are not smoothed unless --label-smoothing is given",
     )
     parser.add_argument("--seed", type=int, default=0, help="of weights, order, shifts, noise and dropout")
     parser.add_argument(

@@ -61,10 +61,15 @@ def split_of_speaker(speaker: str) -> str:
     return "validation" if percent < 10 else "test" if percent < 20 else "train"
 
 
+def _how_to_get(name: str) -> str:
+    composite = name == "composite"
+    return "python experiments/composite.py makes it of gsc1 and gsc2" if composite else f"circlematch data get {name}"
+
+
 def read_speech_commands(root: Path, name: str, archive: Path | None = None) -> Dataset:
     """The 12-class task from the official folder layout (one folder per word, lists beside them)."""
     if not root.is_dir():
-        raise DatasetError(f"{root}: there is no such folder (circlematch data get {name})")
+        raise DatasetError(f"{root}: there is no such folder ({_how_to_get(name)})")
     words = {
         path.name: path for path in sorted(root.iterdir()) if path.is_dir() and not path.name.startswith(("_", "."))
     }
@@ -72,7 +77,7 @@ def read_speech_commands(root: Path, name: str, archive: Path | None = None) -> 
     if missing:
         raise DatasetError(
             f"{root} has no folder for {', '.join(missing)}; it must hold the official Speech Commands layout "
-            f"(circlematch data get {name})"
+            f"({_how_to_get(name)})"
         )
     files = {word: _recordings(folder) for word, folder in words.items()}
     lists = _read_lists(root)

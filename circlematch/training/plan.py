@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -41,8 +41,10 @@ def write_plan(folder: Path, plan: Plan) -> None:
 def rewrite_plan(folder: Path, plan: Plan) -> None:
     """Let the run in this folder go on with this plan, which may differ in what is done when training is over."""
     kept, given = (replace(one, recipe=one.recipe.while_training) for one in (read_plan(folder), plan))
-    if kept != given:
-        raise UsageError(f"{folder} holds a run with other settings; remove it to begin anew")
+    if others := [field.name for field in fields(Plan) if getattr(kept, field.name) != getattr(given, field.name)]:
+        raise UsageError(
+            f"{folder} holds a run with other settings ({', '.join(others)}); remove it to begin anew, or give the same"
+        )
     write_json(folder / PLAN, _to_plain(plan))
 
 
