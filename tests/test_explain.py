@@ -111,8 +111,13 @@ def test_without_a_time_a_class_is_looked_at_where_it_is_likeliest(model: Model,
         assert abs(what.from_seconds - said) < 1
         scores = [explain(model, recording, 16_000, label, at).prediction.scores[label] for at in (3.0, 6.0, 9.0)]
         assert what.prediction.scores[label] > max(scores)
-    clip = recording[: 16_000 * 11 // 10]
-    assert explain(model, clip, 16_000, label="stop").from_seconds == 0
+
+
+def test_a_clip_is_looked_at_from_its_beginning_whatever_is_likelier_later(model: Model, recording: np.ndarray) -> None:
+    clip = recording[16_000 * 53 // 10 :][: 16_000 * 12 // 10]
+    later, beginning = (explain(model, clip, 16_000, "left", at).prediction.scores["left"] for at in (0.1, 0.0))
+    assert later > beginning
+    assert explain(model, clip, 16_000, label="left").from_seconds == 0
 
 
 def test_another_class_can_be_looked_through(model: Model, recording: np.ndarray) -> None:
