@@ -20,12 +20,15 @@ from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
 
+import numpy as np
 from grid import SEEDS, WIDTHS, Cell
 from measured import accuracies, first_fold, measured, weights_of
 from places import ROOT, parser_of
 from world import SOUNDS
 
+from circlematch.data.dataset import SILENCE, UNKNOWN
 from circlematch.data.speech_commands import NEWER
+from circlematch.detection import BACKGROUND
 from circlematch.model import Card, read_model
 from circlematch.pretrained import load, names
 from circlematch.safetensors import digest
@@ -185,9 +188,25 @@ def card_text(name: str) -> str:
         "",
         "## Limits",
         *(f"- {limit}" for limit in family.limits),
+        *(f"- {_weakness(record)}" for record in seeds if record["seed"] == card.seed),
         "",
     ]
     return "\n".join(lines)
+
+
+def _weakness(record: dict[str, Any]) -> str:
+    """What it does worst on the test."""
+    labels, report = record["labels"], record["reports"]["test"]
+    confusion = np.array(report["confusion"])  # (K, K)
+    words = [number for number, label in enumerate(labels) if label not in BACKGROUND]
+    silence, unknown = labels.index(SILENCE), labels.index(UNKNOWN)
+    worst = min((labels[word] for word in words), key=lambda word: report["per_class"][word]["recall"])
+    return (
+        f"On the test it calls {confusion[words, silence].sum()} of {confusion[words].sum():,} keywords silence and"
+        f" {confusion[words, unknown].sum()} unknown, takes {confusion[unknown, words].sum()} of"
+        f" {confusion[unknown].sum()} other words for a keyword, and knows *{worst}* least often:"
+        f" {report['per_class'][worst]['recall']:.1%}."
+    )
 
 
 def _teachers(card: Card, family: Family) -> str:

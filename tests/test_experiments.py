@@ -459,3 +459,16 @@ def test_other_structures_have_the_same_count_and_another_answer(experiments: di
         answers[name] = step.network(pictures).detach().numpy()
     for one, other in combinations(answers.values(), 2):
         assert np.abs(one - other).max() > 1e-3
+
+
+def test_a_card_says_what_its_model_does_worst(experiments: dict[str, ModuleType]) -> None:
+    confusion = [[8, 0, 1, 3], [1, 9, 0, 0], [2, 1, 5, 1], [0, 0, 0, 9]]
+    per_class = {"yes": {"recall": 8 / 12}, "no": {"recall": 0.9}, "unknown": {"recall": 0.1}, "silence": {"recall": 1}}
+    record = {
+        "labels": ["yes", "no", "unknown", "silence"],
+        "reports": {"test": {"confusion": confusion, "per_class": per_class}},
+    }
+    assert experiments["release"]._weakness(record) == (
+        "On the test it calls 3 of 22 keywords silence and 1 unknown, takes 3 of 9 other words for a keyword, and knows"
+        " *yes* least often: 66.7%."
+    )
