@@ -28,6 +28,7 @@ from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
 
+import numpy as np
 from grid import SEEDS, WIDTHS, Cell
 from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
@@ -37,6 +38,7 @@ from measured import weights_of
 from PIL import Image
 from places import RESULTS, ROOT, parser_of
 from tables import PAPER, PAPER_ABLATIONS, change, found
+from transformations import TRANSFORMATIONS
 
 from circlematch import load, read
 from circlematch.config import FRONT_END, Network
@@ -299,7 +301,11 @@ def _paper_change(row: str) -> tuple[float, float]:
 
 
 def draw_transformations() -> Figure | None:
-    """Temporal weights, Eq. (4), of a word's prototypes, its clip shifted and compressed; None without the record."""
+    """Temporal weights, Eq. (4), of a word's prototypes, its clip shifted and compressed; None without the record.
+
+    Every curve has its own scale, so that all five are seen; a dot is its peak, a dotted line where the original's
+    should lie.
+    """
     path = RESULTS / "gsc1" / "transformations.json"
     if not path.exists():
         return None
@@ -307,14 +313,21 @@ def draw_transformations() -> Figure | None:
     by_change = record["example"]["temporal_weights"]
     figure = Figure(figsize=(7, 7), layout="constrained")
     rows = figure.subplots(len(by_change), 1, sharex=True, sharey=True)
+    peaks = np.argmax(by_change["original"], axis=1)
     for axes, (title, curves) in zip(rows, by_change.items(), strict=True):
-        for number, curve in enumerate(curves):
-            axes.plot(curve, color=f"C{number}", label=f"{number + 1}")
+        wanted = TRANSFORMATIONS[title][1](peaks.astype(np.float64))
+        for number, curve in enumerate(np.array(curves)):
+            axes.plot(curve / curve.max(), color=f"C{number}", label=f"{number + 1}")
+            axes.plot(curve.argmax(), 1, "o", color=f"C{number}", markersize=5)
+            axes.axvline(wanted[number], color=f"C{number}", linestyle=":", linewidth=1)
         axes.set_title(title, fontsize="medium", loc="left")
-        axes.set_ylabel("weight")
-    rows[0].legend(title="prototype", ncols=len(curves), fontsize="small", title_fontsize="small")
+        axes.set_ylabel("weight / highest")
+    handles, names = rows[0].get_legend_handles_labels()
+    figure.legend(handles, names, title="prototype", ncols=len(names), loc="outside lower center", fontsize="small")
     rows[-1].set_xlabel("frame of 10 ms")
-    figure.suptitle(f"“{record['example']['word']}”, {record['model']}")
+    figure.suptitle(
+        f"“{record['example']['word']}”, {record['model']}; dots: peaks, dotted: where the original's should lie"
+    )
     return figure
 
 

@@ -132,8 +132,11 @@ def test_transformations_are_drawn_from_their_record(figures: ModuleType, result
     keep_transformations(results, 0.25)
     figure = figures.draw_transformations()
     assert [axes.get_title(loc="left") for axes in figure.axes] == ["original", "+20 frames"]
-    assert [line.get_ydata().tolist() for line in figure.axes[1].lines] == [[0.1, 0.9], [1.0, 0.0]]
-    assert figure.get_suptitle() == "“yes”, d16-gsc1"
+    lines = figure.axes[1].lines  # of each prototype its curve, its peak, and where that should be
+    assert [line.get_ydata().tolist() for line in lines[::3]] == [pytest.approx([1 / 9, 1]), [1.0, 0.0]]
+    assert [line.get_xdata()[0] for line in lines[1::3]] == [1, 0]
+    assert [line.get_xdata()[0] for line in lines[2::3]] == [21, 20]
+    assert figure.get_suptitle().startswith("“yes”, d16-gsc1")
 
 
 def test_the_check_sees_a_figure_that_shows_something_else(
