@@ -108,19 +108,6 @@ def without_activation(network: CircleMatch) -> None:
             module.slope = 1.0
 
 
-def dropout_on(place: str) -> Callable[[CircleMatch], None]:
-    """Dropout on the fused features or on the encoder's output, not on the bands' features."""
-
-    def change(network: CircleMatch) -> None:
-        dropout, blocks = network.encoder.dropout, tuple(network.encoder.lifting)
-        network.encoder.dropout = nn.Dropout(0.0)
-        network.encoder.lifting = (
-            nn.Sequential(dropout, *blocks) if place == "fused" else nn.Sequential(*blocks, dropout)
-        )
-
-    return change
-
-
 STRUCTURES: dict[str, Callable[[CircleMatch], None]] = {
     "chosen": lambda network: None,
     "kernels-swapped": swap_kernels,
@@ -128,8 +115,6 @@ STRUCTURES: dict[str, Callable[[CircleMatch], None]] = {
     "lifting-7-taps": with_filters(LongFilter),
     "lifting-3-taps": with_filters(TwoNormFilter),
     "lifting-linear": without_activation,
-    "dropout-on-fused": dropout_on("fused"),
-    "dropout-on-output": dropout_on("output"),
 }
 
 

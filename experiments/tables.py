@@ -93,8 +93,6 @@ STRUCTURES = {
     "lifting-7-taps": "P and U: 7 taps, no norm",
     "lifting-3-taps": "P and U: 3 taps, a norm behind each map",
     "lifting-linear": "P and U without activation",
-    "dropout-on-fused": "dropout on the fused features",
-    "dropout-on-output": "dropout on the encoder's output",
     "long-prototypes": "prototypes of length √D at the start",
     "random-readout": "β begins with small normal numbers alone",
     "zero-readout": "β begins with zeros",
