@@ -11,7 +11,8 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Callable, Iterator, Sequence, Set
+from dataclasses import dataclass
 from math import hypot, sqrt
 from operator import ge, le, lt
 from pathlib import Path
@@ -70,7 +71,6 @@ RELEASE_SPLITS = {
     "archive-v2": "v0.02's archive, real noise for silence",
     "archive-v2-zero": "v0.02's archive, zeros for silence",
 }
-SOUND_MEASURES = ("recordings_with_a_hit", "seconds_taken_for_a_keyword")
 SHIPPED = (
     ("world", "ESC-50, folds 2–5: recordings of 5 s with a hit", "{recordings_with_a_hit:.2%}"),
     ("world", "ESC-50, folds 2–5: seconds whose likeliest class is a keyword", "{seconds_taken_for_a_keyword:.2%}"),
@@ -136,6 +136,11 @@ def found(cells: Sequence[Cell]) -> list[dict[str, Any]]:
     return [json.loads(cell.record.read_text()) for cell in cells if cell.done]
 
 
+def of_widths(task: str, recipe: str = "paper") -> list[list[dict[str, Any]]]:
+    """The records of all seeds, width by width."""
+    return [found([Cell(task, width, seed, recipe=recipe) for seed in SEEDS]) for width in WIDTHS]
+
+
 def cell_text(records: Sequence[dict[str, Any]], split: str, of: int) -> str:
     """Mean ± SD in per cent, with the number of seeds where some are missing."""
     shares = [100 * record["accuracy"][split] for record in records if split in record["accuracy"]]
@@ -156,7 +161,7 @@ def table1(task: str, recipe: str) -> list[str]:
     lines = by_width_head()
     if task in PAPER:
         lines.append(f"| *the paper, test* | {' | '.join(f'*{text}*' for text in PAPER[task])} |")
-    by_width = [found([Cell(task, width, seed, recipe=recipe) for seed in SEEDS]) for width in WIDTHS]
+    by_width = of_widths(task, recipe)
     for split, title in SPLITS.items():
         texts = [cell_text(records, split, len(SEEDS)) for records in by_width]
         if split in ("validation", "test") or any(text != NOT_RUN for text in texts):
@@ -180,7 +185,7 @@ def table2(task: str) -> list[str]:
 
 def halves() -> list[str]:
     """How many clips of v0.02's archive are known, of keywords that the composite has from v0.02 and of the others."""
-    by_width = [found([Cell("composite", width, seed) for seed in SEEDS]) for width in WIDTHS]
+    by_width = of_widths("composite")
     if not all(by_width):
         return []
     lines = [
@@ -245,76 +250,87 @@ def _is_clear(difference: float, spread: float, seeds: int) -> bool:
     return abs(difference) > 2 * spread / sqrt(seeds)
 
 
+@dataclass(frozen=True)
+class Target:
+    """Something that was asked for, by width."""
+
+    title: str
+    asked: Sequence[float]
+    reached: Sequence[float | None]  # None where it was not run
+    seeds: Sequence[int]  # how many were run, where it is a mean of them; 0 where it is of one model
+    form: str = "{:.2f}"
+    enough: Callable[[float, float], bool] = ge
+
+    def row(self) -> str:
+        """As a line of the table."""
+        columns = zip(self.asked, self.reached, self.seeds, strict=True)
+        return f"| {self.title} | {' | '.join(self.verdict(*column) for column in columns)} |"
+
+    def verdict(self, wanted: float, now: float | None, seeds: int) -> str:
+        """86.74: 89.91, reached; with the number of seeds where some are missing."""
+        if now is None:
+            return f"{self.form.format(wanted)}: {NOT_RUN}"
+        partial = f" ({seeds} of {len(SEEDS)})" if 0 < seeds < len(SEEDS) else ""
+        word = "reached" if self.enough(now, wanted) else "**not reached**"
+        return f"{self.form.format(wanted)}: {self.form.format(now)}{partial}, {word}"
+
+
 def targets() -> list[str]:
     """What was asked for by width, what the mean of the seeds is, and whether that is enough."""
-    lines = by_width_head()
-    published, newer = ([float(text.partition(" ± ")[0]) for text in PAPER[task]] for task in ("gsc1", "gsc2"))
-    paper, composite = ([found([Cell(t, width, s) for s in SEEDS]) for width in WIDTHS] for t in ("gsc1", "composite"))
-    released = [found([Cell("gsc", width, seed, recipe="release") for seed in SEEDS]) for width in WIDTHS]
-    ours, theirs = ([_mean(records, "test") for records in by_width] for by_width in (released, paper))
-    of_archive = [_mean(records, "archive-zero") for records in composite]
-    lost = {
-        name: [_difference(records, f"{name}-zero", name) for records in released] for name in ("archive", "archive-v2")
-    }
-    world = [measured("world", f"d{width}-gsc") or {} for width in WIDTHS]
-    sounds = {name: [record.get(name) for record in world] for name in SOUND_MEASURES}
-    more, each = [middle + MARGIN for middle in published], len(WIDTHS)
-    one_model: list[list[dict[str, Any]]] = [[]] * each
-    for title, asked, reached, by_width, form, enough in (
-        ("the paper's recipe, test: the paper's mean", published, theirs, paper, "{:.2f}", ge),
+    return [*by_width_head(), *(target.row() for target in (*_paper_targets(), *_release_targets())), _spread_row()]
+
+
+def _paper_targets() -> Iterator[Target]:
+    for title, theirs, task, split in (
+        ("the paper's recipe, test: the paper's mean", "gsc1", "gsc1", "test"),
         (
             "the same on the composite, v0.02's archive with zeros: the paper's for v0.02",
-            newer,
-            of_archive,
-            composite,
-            "{:.2f}",
-            ge,
+            "gsc2",
+            "composite",
+            "archive-zero",
         ),
-        ("release recipe, test: a point more than the paper's mean", more, ours, released, "{:.2f}", ge),
-        (
-            "v0.01's archive: at most so much lost by real noise",
-            [NOISE_MARGIN] * each,
-            lost["archive"],
-            released,
-            "{:.2f}",
-            le,
-        ),
-        ("v0.02's archive: the same", [NOISE_MARGIN] * each, lost["archive-v2"], released, "{:.2f}", le),
-        (
-            f"the shipped model, ESC-50, folds 2–5: fewer recordings of 5 s with a hit (threshold {THRESHOLD:g})",
-            [SOUNDS] * each,
-            sounds["recordings_with_a_hit"],
-            one_model,
-            "{:.1%}",
-            lt,
-        ),
-        (
-            "the same: fewer seconds whose likeliest class is a keyword",
-            [SOUNDS] * each,
-            sounds["seconds_taken_for_a_keyword"],
-            one_model,
-            "{:.1%}",
-            lt,
-        ),
-        ("hoped for: release recipe, test", HOPED, ours, released, "{:.2f}", ge),
     ):
-        columns = zip(asked, reached, by_width, strict=True)
-        texts = [_verdict(wanted, now, form, enough, len(records)) for wanted, now, records in columns]
-        lines.append(f"| {title} | {' | '.join(texts)} |")
-    shares = [100 * record["accuracy"]["test"] for record in released[0]]
-    spread = _verdict(SPREAD, stdev(shares) if len(shares) > 1 else None, "{:.2f}", lt, len(shares))
-    apart = f" (the best and the worst are {max(shares) - min(shares):.2f} apart)" if shares else ""
-    lines.append(f"| hoped for: SD over the seeds, release recipe, test | {spread}{apart} | | | |")
-    return lines
+        records = of_widths(task)
+        yield Target(title, _published(theirs), [_mean(some, split) for some in records], _seeds(records))
 
 
-def _verdict(wanted: float, now: float | None, form: str, enough: Callable[[float, float], bool], seeds: int) -> str:
-    """86.74: 89.91, reached; with the number of seeds where some are missing."""
-    if now is None:
-        return f"{form.format(wanted)}: {NOT_RUN}"
-    partial = f" ({seeds} of {len(SEEDS)})" if 0 < seeds < len(SEEDS) else ""
-    verdict = "reached" if enough(now, wanted) else "**not reached**"
-    return f"{form.format(wanted)}: {form.format(now)}{partial}, {verdict}"
+def _release_targets() -> Iterator[Target]:
+    records, each = of_widths("gsc", "release"), len(WIDTHS)
+    seeds, ours = _seeds(records), [_mean(some, "test") for some in records]
+    more = [middle + MARGIN for middle in _published("gsc1")]
+    yield Target("release recipe, test: a point more than the paper's mean", more, ours, seeds)
+    for archive, title in (
+        ("archive", "v0.01's archive: at most so much lost by real noise"),
+        ("archive-v2", "v0.02's archive: the same"),
+    ):
+        lost = [_difference(some, f"{archive}-zero", archive) for some in records]
+        yield Target(title, [NOISE_MARGIN] * each, lost, seeds, enough=le)
+    world = [measured("world", f"d{width}-gsc") or {} for width in WIDTHS]
+    for measure, title in (
+        (
+            "recordings_with_a_hit",
+            f"the shipped model, ESC-50, folds 2–5: fewer recordings of 5 s with a hit (threshold {THRESHOLD:g})",
+        ),
+        ("seconds_taken_for_a_keyword", "the same: fewer seconds whose likeliest class is a keyword"),
+    ):
+        yield Target(title, [SOUNDS] * each, [one.get(measure) for one in world], [0] * each, "{:.1%}", lt)
+    yield Target("hoped for: release recipe, test", HOPED, ours, seeds)
+
+
+def _spread_row() -> str:
+    shares = [100 * record["accuracy"]["test"] for record in of_widths("gsc", "release")[0]]
+    spread = stdev(shares) if len(shares) > 1 else None
+    target = Target("hoped for: SD over the seeds, release recipe, test", [SPREAD], [spread], [len(shares)], enough=lt)
+    apart = f"(the best and the worst are {max(shares) - min(shares):.2f} apart)" if shares else ""
+    return f"{target.row().removesuffix(' |')} {apart} | | | |"
+
+
+def _published(task: str) -> list[float]:
+    return [float(text.partition(" ± ")[0]) for text in PAPER[task]]
+
+
+def _seeds(by_width: Sequence[Sequence[dict[str, Any]]]) -> list[int]:
+    return [len(records) for records in by_width]
 
 
 def _mean(records: Sequence[dict[str, Any]], split: str) -> float | None:
@@ -330,7 +346,7 @@ def release() -> list[str]:
     """What the release recipe's models do: all seeds on the splits, the shipped one on what is no clip."""
     lines = by_width_head()
     lines.append(f"| *the paper's recipe and figures, v0.01's test* | {' | '.join(f'*{t}*' for t in PAPER['gsc1'])} |")
-    by_width = [found([Cell("gsc", width, seed, recipe="release") for seed in SEEDS]) for width in WIDTHS]
+    by_width = of_widths("gsc", "release")
     lines += _release_splits(by_width)
     folds = [[_heard(record)["seconds_taken_for_a_keyword"] for record in records] for records in by_width]
     texts = [f"{min(all_of):.1%} to {max(all_of):.1%}" if all_of else NOT_RUN for all_of in folds]
