@@ -12,6 +12,7 @@ from test_training import StopAfter, quietly, same, twelve_classes
 
 from circlematch.config import Network, Recipe, ablated
 from circlematch.data.cache import load_split
+from circlematch.data.dataset import Dataset
 from circlematch.errors import UsageError
 from circlematch.model import Model, read_model
 from circlematch.training.finish import HOTTEST, temperature_of
@@ -37,11 +38,18 @@ def test_the_temperature_is_that_of_the_lowest_cross_entropy() -> None:
     assert temperature_of(scores + 100, labels) == pytest.approx(best, rel=1e-3)
 
 
-def test_scores_that_are_never_wrong_or_tell_nothing_stay_finite() -> None:
+def test_scores_that_are_never_wrong_are_left_alone_and_others_stay_finite() -> None:
     labels = np.arange(4)
-    assert temperature_of(50 * np.eye(4), labels) == pytest.approx(1 / HOTTEST, rel=1e-3)
+    assert temperature_of(0.5 * np.eye(4), labels) == 1
     assert temperature_of(-50 * np.eye(4), labels) == pytest.approx(HOTTEST, rel=1e-3)
     assert np.isfinite(temperature_of(np.zeros((4, 4)), labels))
+
+
+def partly_mislabelled(dataset: Dataset) -> Dataset:
+    """Every third clip of validation has another label: whoever is sure of itself is wrong there."""
+    clips = dataset.splits["validation"]
+    mixed = tuple(replace(c, label=(c.label + 3) % 10) if i % 3 == 0 else c for i, c in enumerate(clips))
+    return replace(dataset, splits=dataset.splits | {"validation": mixed})
 
 
 def scores_of(model: Model, run: Run) -> npt.NDArray[np.float64]:
@@ -51,15 +59,15 @@ def scores_of(model: Model, run: Run) -> npt.NDArray[np.float64]:
 
 @pytest.mark.parametrize("ablation", ["full", "mean-pooling"])
 def test_calibrated_scores_are_those_of_before_divided_by_one_number(tmp_path: Path, ablation: str) -> None:
-    dataset = twelve_classes(tmp_path / "set")
+    dataset = partly_mislabelled(twelve_classes(tmp_path / "set"))
     network = ablated(Network(width=4, classes=12), ablation)
-    recipe = Recipe(epochs=12, batch_size=8, peak_learning_rate=0.02)
+    recipe = Recipe(epochs=80, batch_size=8, peak_learning_rate=0.03, label_smoothing=0.0)
     plain = Run(dataset, network, recipe, 0, tmp_path / "plain")
     calibrated = replace(plain, recipe=replace(recipe, calibrated=True), folder=tmp_path / "calibrated")
     before, after = quietly(plain), quietly(calibrated)
     temperature = after.record["temperature"]
     assert before.record["temperature"] == 1
-    assert abs(np.log(temperature)) > 0.1
+    assert temperature > 1.2
     scores = scores_of(read_model(before.model)[0], plain)
     np.testing.assert_allclose(scores_of(read_model(after.model)[0], plain), scores / temperature, atol=1e-4)
     labels = load_split(dataset, "validation").labels
@@ -69,10 +77,10 @@ def test_calibrated_scores_are_those_of_before_divided_by_one_number(tmp_path: P
 
 
 def test_words_are_evened_before_calibration_and_the_lean_comes_last(tmp_path: Path) -> None:
-    dataset = twelve_classes(tmp_path / "set")
+    dataset = partly_mislabelled(twelve_classes(tmp_path / "set"))
     train = dataset.splits["train"]
     dataset = replace(dataset, splits=dataset.splits | {"train": (*train, *(c for c in train if c.label == 2))})
-    recipe = Recipe(epochs=12, batch_size=8, peak_learning_rate=0.02)
+    recipe = Recipe(epochs=80, batch_size=8, peak_learning_rate=0.03, label_smoothing=0.0)
     plain = Run(dataset, Network(width=4, classes=12), recipe, 0, tmp_path / "plain")
     all_three = replace(recipe, even_words=True, calibrated=True, silence_bias=3.0)
     ended = quietly(replace(plain, recipe=all_three, folder=tmp_path / "ended"))

@@ -18,7 +18,7 @@ from circlematch.training.step import Step
 
 __all__ = ["evenness", "finished", "temperature_of"]
 
-HOTTEST = 16.0  # the highest temperature, and one over the lowest
+HOTTEST = 16.0  # the highest temperature
 
 
 def finished(
@@ -64,16 +64,23 @@ def evenness(heard: npt.NDArray[np.int64], labels: tuple[str, ...]) -> npt.NDArr
 
 
 def temperature_of(scores: npt.NDArray[np.float64], labels: npt.NDArray[np.int64]) -> float:
-    """What scores (N, K) must be divided by for the lowest cross-entropy with these labels (N,).
+    """What scores (N, K) must be divided by for the lowest cross-entropy with these labels (N,), but at least 1.
 
-    Then a score of 0.8 is right in about four of five cases. The cross-entropy is convex in 1/temperature, so its slope
-    there, the expected score less that of the label, has one zero.
+    Scores are never made surer than training left them: a few clips that are all right would ask for certainty. The
+    cross-entropy is convex in 1/temperature, so its slope there, the expected score less that of the label, has one
+    zero.
     """
     own = scores[np.arange(len(labels)), labels]
-    low, high = -log(HOTTEST), log(HOTTEST)  # of the logarithm of 1/temperature
-    for _ in range(40):
-        middle = (low + high) / 2
-        powers = np.exp(np.exp(middle) * (scores - scores.max(axis=1, keepdims=True)))
-        expected = (powers * scores).sum(axis=1) / powers.sum(axis=1)
-        low, high = (low, middle) if (expected - own).mean() > 0 else (middle, high)
-    return float(np.exp(-(low + high) / 2))
+    top = scores.max(axis=1, keepdims=True)
+
+    def slope(temperature: float) -> float:
+        powers = np.exp((scores - top) / temperature)
+        return float(((powers * scores).sum(axis=1) / powers.sum(axis=1) - own).mean())
+
+    cold, hot = 1.0, HOTTEST
+    if slope(cold) <= 0:
+        return cold
+    while hot - cold > 1e-6:
+        middle = (cold + hot) / 2
+        cold, hot = (middle, hot) if slope(middle) > 0 else (cold, middle)
+    return (cold + hot) / 2
