@@ -30,7 +30,7 @@ from circlematch.machine import commit
 from circlematch.safetensors import digest
 
 RECORDS = RESULTS / "lean"
-LEANS, THRESHOLDS = (0.0, 0.5, 1.0, 1.5, 2.0, 2.5, 3.0), (0.6, 0.7, 0.8, 0.9)  # leans: all that is added to the bias
+LEANS, THRESHOLDS = (0.0, 0.5, 1.0, 1.5, 2.0, 2.5, 3.0), (0.7, 0.8, 0.85, 0.9)  # leans: all that is added to the bias
 RATE = FRONT_END.sample_rate_hz
 
 
