@@ -27,6 +27,7 @@ __all__ = [
     "ablated",
     "from_dict",
     "to_dict",
+    "with_teachers",
 ]
 
 
@@ -247,6 +248,12 @@ def release(width: int) -> tuple[Network, Recipe]:
 
 
 TEACHING = 0.9  # of what is told of a clip, where there are teachers; docs/release.md
+
+
+def with_teachers(recipe: Recipe) -> Recipe:
+    """The same for a network that has teachers, who say themselves how sure one can be."""
+    return replace(recipe, teaching=TEACHING, label_smoothing=0.0)
+
 
 # The recipes by name: what is trained, and how, for a width.
 RECIPES: dict[str, Callable[[int], tuple[Network, Recipe]]] = {"paper": paper, "release": release}

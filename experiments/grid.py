@@ -12,6 +12,7 @@ can be given the same folders (--prepare).
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
@@ -21,14 +22,14 @@ from typing import Any
 
 from places import RESULTS, RUNS, attempt, parser_of
 
-from circlematch.config import ABLATIONS, RECIPES, TEACHING, Network, Recipe, ablated, to_dict
+from circlematch.config import ABLATIONS, RECIPES, Network, Recipe, ablated, to_dict, with_teachers
 from circlematch.data.tasks import read_task
 from circlematch.errors import UsageError
 from circlematch.files import write_atomically
 from circlematch.machine import processor
 from circlematch.training.checkpoint import read_checkpoint
-from circlematch.training.plan import PLAN, Plan, rewrite_plan, write_plan
-from circlematch.training.run import CHECKPOINT, MODEL, RECORD
+from circlematch.training.plan import PLAN, RECORD, Plan, rewrite_plan, write_plan
+from circlematch.training.run import CHECKPOINT, MODEL
 from circlematch.training.several import Job, perform_all
 
 WIDTHS, SEEDS = (4, 8, 16, 32), range(5)
@@ -66,8 +67,8 @@ class Cell:
 
     @property
     def done(self) -> bool:
-        """Whether its record is kept."""
-        return self.record.exists()
+        """Whether its record is kept, and its model if it is a teacher's."""
+        return self.record.exists() and (self.model.exists() or not self.teaches)
 
     @property
     def model(self) -> Path:
@@ -89,13 +90,13 @@ class Cell:
         network, recipe = self.settings()
         teachers = tuple(str(teacher.model) for teacher in self.teachers)
         network = ablated(network, self.ablation)
-        return Plan(self.task, data.absolute(), None, network, recipe, self.seed, teachers=teachers)
+        return Plan(self.task, Path(os.path.abspath(data)), None, network, recipe, self.seed, teachers=teachers)
 
     def settings(self) -> tuple[Network, Recipe]:
         """The network and how it is trained."""
         network, recipe = RECIPES[self.recipe](self.width)
         if self.teachers:
-            recipe = replace(recipe, teaching=TEACHING)
+            recipe = with_teachers(recipe)
         return varied(network, recipe, VARIANTS[self.variant]) if self.variant else (network, recipe)
 
 
@@ -147,7 +148,7 @@ TRIALS: dict[str, dict[str, Any]] = {
 }
 # Networks of 38,182 parameters, and what learns from them.
 TEACHING_VARIANT, TEACHER_WIDTH, TEACHER_SEEDS = "teacher/wide", 128, range(2)
-TEACHER = {"epochs": 40, "peak_learning_rate": 5e-3, "dropout": 0.1, "calibrated": False, "silence_bias": 0.0}
+TEACHER = HARD | {"epochs": 40, "peak_learning_rate": 5e-3, "dropout": 0.1, "calibrated": False, "silence_bias": 0.0}
 TRIED = (  # (width, trial)
     *((32, trial) for trial in ("both-100", "both-30", "both-30-hard-labels")),
     *((16, trial) for trial in TRIALS if trial not in ("both-100", "wide-15-hard-labels")),
@@ -208,8 +209,8 @@ def prepare(cells: Sequence[Cell], data: Path) -> None:
     for task in sorted({cell.task for cell in cells}):
         read_task(task, data)  # a wrong folder is one line, not one per run
     for cell in cells:
-        if missing := [teacher.name for teacher in cell.teachers if not teacher.model.is_file()]:
-            raise UsageError(f"{cell.name} learns from {missing[0]}, which is not done: grid.py teachers comes first")
+        if missing := [teacher.model for teacher in cell.teachers if not teacher.done]:
+            raise UsageError(f"{cell.name} learns from {missing[0]}, which is not there: grid.py teachers comes first")
         plan = cell.plan(data)
         if (cell.folder / PLAN).exists():
             rewrite_plan(cell.folder, plan)
@@ -247,16 +248,20 @@ def expected_seconds(cell: Cell, known: Sequence[dict[str, Any]]) -> float | Non
     how many clips such an epoch had, from the records, those of this kind of processor if there are any; None where
     there are none of the width or of the task.
     """
-    _, recipe = cell.settings()
+    network, recipe = cell.settings()
+    network = ablated(network, cell.ablation)
     alike = [
         record
         for record in known
         if record["network"]["width"] == cell.width
         and record["step"] == "native"
         and record["recipe"].get("optimizer", "adamw") == recipe.optimizer
+        and record["network"].get("mean_pooling", False) == network.mean_pooling
     ]
     here = [record for record in alike if record.get("processor") == processor()]
-    costs = [record["training_seconds"] / (record["clips_per_epoch"] * _heard(record)) for record in here or alike]
+    costs = [
+        record["training_seconds"] / (record["clips_per_epoch"] * _epochs_heard(record)) for record in here or alike
+    ]
     shares = ("unknown_share", "silence_share")
     clips = [
         record["clips_per_epoch"]
@@ -264,13 +269,13 @@ def expected_seconds(cell: Cell, known: Sequence[dict[str, Any]]) -> float | Non
         if record["task"] == cell.task and all(record["recipe"].get(name) == getattr(recipe, name) for name in shares)
     ]
     return (
-        min(costs) * clips[0] * _heard({"epochs": recipe.epochs, "recipe": to_dict(recipe)})
+        min(costs) * clips[0] * _epochs_heard({"epochs": recipe.epochs, "recipe": to_dict(recipe)})
         if costs and clips
         else None
     )
 
 
-def _heard(record: Mapping[str, Any]) -> int:
+def _epochs_heard(record: Mapping[str, Any]) -> int:
     """All epochs of a run, those of its beginnings too."""
     epochs, recipe = int(record["epochs"]), record["recipe"]
     starts, each = recipe.get("starts", 1), recipe.get("start_epochs", 1)
@@ -309,7 +314,8 @@ def show(cells: Sequence[Cell], jobs: int) -> None:
         print(f"{cell.name:<44}{state}")
     done = sum(cell.done for cell in cells)
     rest = f" and {untold} runs of which nothing is known yet" if untold else ""
-    print(f"{done} of {len(cells)} done; {_minutes(remaining / jobs)} remain on {jobs} core{'s' * (jobs > 1)}{rest}")
+    cores = "1 core" if jobs == 1 else f"{jobs} cores"
+    print(f"{done} of {len(cells)} done; at least {_minutes(remaining / jobs)} remain on {cores}{rest}")
 
 
 def _minutes(seconds: float) -> str:

@@ -12,7 +12,7 @@ from circlematch.errors import CircleMatchError
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS, RUNS = ROOT / "results", ROOT / "runs"
-DATA = Path(os.environ.get("CIRCLEMATCH_DATA", ROOT.parent / "data"))
+DATA = Path(os.environ.get("CIRCLEMATCH_DATA") or ROOT.parent / "data")
 
 
 def parser_of(text: str | None, *, data: bool = True) -> argparse.ArgumentParser:

@@ -32,6 +32,7 @@ from circlematch.detection import BACKGROUND
 from circlematch.model import Card, read_model
 from circlematch.pretrained import load, names
 from circlematch.safetensors import digest
+from circlematch.training.run import TAUGHT_BY
 
 WEIGHTS = ROOT / "circlematch" / "weights"
 MEASURED = {
@@ -158,7 +159,8 @@ def card_text(name: str) -> str:
     card = load(name).card
     family = family_of(card)
     seeds = [json.loads(cell.record.read_text()) for cell in family.cells(card.network.width)]
-    note = next((record["note"] for record in seeds if record["seed"] == card.seed and "note" in record), None)
+    own = [record for record in seeds if record["seed"] == card.seed]
+    note = next((record["note"] for record in own if "note" in record), None)
     lines = [
         f"# {name}",
         "",
@@ -177,18 +179,24 @@ def card_text(name: str) -> str:
         f"- `circlematch train --task {card.task} --width {card.network.width} --recipe {family.recipe}"
         f" --seed {card.seed}{_teachers(card, family)}` at that commit trains it again; bits are the same on the same"
         " kind of processor, with the same compiler and NumPy.",
+        *(f"- {told[0].upper()}{told[1:]}." for told in card.notes if told.startswith(TAUGHT_BY)),
+        *(f"- Its scores were divided by {record['temperature']:.2f}." for record in own if "temperature" in record),
         *([f"- {note}"] if note else []),
         f"- SHA-256 of the weights: `{weights_of(name)}`.",
         "",
         "## Data and licence",
         f"- {card.source}; {card.licence}. The weights are {card.licence} too: name the source.",
         f"- Split: {card.split_rule}; no speaker is in two splits.",
-        *(f"- {note[0].upper()}{note[1:]}{MADE_BY if NEWER[1] in note else ''}." for note in card.notes),
+        *(
+            f"- {note[0].upper()}{note[1:]}{MADE_BY if NEWER[1] in note else ''}."
+            for note in card.notes
+            if not note.startswith(TAUGHT_BY)
+        ),
         *([f"- {family.data}"] if family.data else []),
         "",
         "## Limits",
         *(f"- {limit}" for limit in family.limits),
-        *(f"- {_weakness(record)}" for record in seeds if record["seed"] == card.seed),
+        *(f"- {_weakness(record)}" for record in own),
         "",
     ]
     return "\n".join(lines)

@@ -136,7 +136,7 @@ def test_models_lists_every_released_model_and_shows_one(capsys: Capture) -> Non
         card = capsys.readouterr().out
         assert "CC BY 4.0" in card
         assert "Speech Commands" in card
-        assert re.search(r"^recipe +(paper|release)", card, re.MULTILINE)
+        assert re.search(r"^recipe +(paper|release, with teachers)$", card, re.MULTILINE)
         assert f"{name}.md" in card
     assert main(["models", "--json"]) == 0
     assert [card["name"] for card in json.loads(capsys.readouterr().out)] == circlematch.names()

@@ -184,7 +184,7 @@ def test_the_models_before_are_shown_by_width(experiments: dict[str, ModuleType]
         (folder / f"d{width}-seed0.json").write_text(json.dumps(record))
     *_, last = lines = tables.release_before("before")
     assert "| v0.01, test | 88.00 (1 of 5) | not run | not run | 96.00 (1 of 5) |" in lines
-    assert last.endswith("of those seconds | 86.50 ± 0.71 (2 of 5) | not run | not run | not run |")
+    assert last.endswith("first fold | 86.50 ± 0.71 (2 of 5); of 1 no lean is enough | not run | not run | not run |")
 
 
 def test_what_was_asked_for_stands_beside_what_is_reached(experiments: dict[str, ModuleType]) -> None:

@@ -32,9 +32,9 @@ def test_the_temperature_is_that_of_the_lowest_cross_entropy() -> None:
     scores[np.arange(400), labels] += 1.5  # too sure of themselves, and often wrong
     tried = np.exp(np.linspace(-1, 2, 3001))
     best = tried[np.argmin([cross_entropy(scores / one, labels) for one in tried])]
-    assert 1.5 < best < 4
+    assert 1.5 < best < 3
     assert temperature_of(scores, labels) == pytest.approx(best, rel=1e-3)
-    assert temperature_of(3 * scores, labels) == pytest.approx(3 * best, rel=1e-3)
+    assert temperature_of(0.8 * scores, labels) == pytest.approx(0.8 * best, rel=1e-3)
     assert temperature_of(scores + 100, labels) == pytest.approx(best, rel=1e-3)
 
 
@@ -42,7 +42,7 @@ def test_scores_that_are_never_wrong_are_left_alone_and_others_stay_finite() -> 
     labels = np.arange(4)
     assert temperature_of(0.5 * np.eye(4), labels) == 1
     assert temperature_of(-50 * np.eye(4), labels) == pytest.approx(HOTTEST, rel=1e-3)
-    assert np.isfinite(temperature_of(np.zeros((4, 4)), labels))
+    assert temperature_of(np.zeros((4, 4)), labels) == 1
 
 
 def partly_mislabelled(dataset: Dataset) -> Dataset:
@@ -61,13 +61,13 @@ def scores_of(model: Model, run: Run) -> npt.NDArray[np.float64]:
 def test_calibrated_scores_are_those_of_before_divided_by_one_number(tmp_path: Path, ablation: str) -> None:
     dataset = partly_mislabelled(twelve_classes(tmp_path / "set"))
     network = ablated(Network(width=4, classes=12), ablation)
-    recipe = Recipe(epochs=80, batch_size=8, peak_learning_rate=0.03, label_smoothing=0.0)
+    recipe = Recipe(epochs=50, batch_size=8, peak_learning_rate=0.03)
     plain = Run(dataset, network, recipe, 0, tmp_path / "plain")
     calibrated = replace(plain, recipe=replace(recipe, calibrated=True), folder=tmp_path / "calibrated")
     before, after = quietly(plain), quietly(calibrated)
     temperature = after.record["temperature"]
     assert before.record["temperature"] == 1
-    assert temperature > 1.2
+    assert 1.1 < temperature < HOTTEST
     scores = scores_of(read_model(before.model)[0], plain)
     np.testing.assert_allclose(scores_of(read_model(after.model)[0], plain), scores / temperature, atol=1e-4)
     labels = load_split(dataset, "validation").labels
@@ -80,7 +80,7 @@ def test_words_are_evened_before_calibration_and_the_lean_comes_last(tmp_path: P
     dataset = partly_mislabelled(twelve_classes(tmp_path / "set"))
     train = dataset.splits["train"]
     dataset = replace(dataset, splits=dataset.splits | {"train": (*train, *(c for c in train if c.label == 2))})
-    recipe = Recipe(epochs=80, batch_size=8, peak_learning_rate=0.03, label_smoothing=0.0)
+    recipe = Recipe(epochs=50, batch_size=8, peak_learning_rate=0.03)
     plain = Run(dataset, Network(width=4, classes=12), recipe, 0, tmp_path / "plain")
     all_three = replace(recipe, even_words=True, calibrated=True, silence_bias=3.0)
     ended = quietly(replace(plain, recipe=all_three, folder=tmp_path / "ended"))

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from scripts import load_script
 
-from circlematch.config import RECIPES, TEACHING, Augmentation, Network, Recipe, ablated, to_dict
+from circlematch.config import RECIPES, TEACHING, Augmentation, Network, Recipe, ablated, from_dict, to_dict
 from circlematch.data.tasks import TASKS
 from circlematch.errors import CircleMatchError, UsageError
 from circlematch.files import is_locked, locked
@@ -79,7 +79,7 @@ def test_a_run_is_a_plan_in_a_folder_that_any_scheduler_can_resume(
     for cell in cells:
         assert read_plan(cell.folder) == cell.plan(tmp_path / "data")
     assert read_plan(cells[1].folder).network.circular_statistics is False
-    grid.prepare(cells, tmp_path / "data")  # again: the same plans are left alone
+    grid.prepare(cells, tmp_path / "x" / ".." / "data")  # again: the same plans are left alone
     with pytest.raises(CircleMatchError, match=r"other settings \(data\)"):
         grid.prepare(cells, tmp_path / "elsewhere")
 
@@ -89,15 +89,26 @@ def test_a_plan_follows_what_is_done_when_training_is_over(
 ) -> None:
     monkeypatch.setattr(grid, "read_task", lambda task, data: None)
     (cell, *_) = grid.TABLES["release"]
-    with pytest.raises(CircleMatchError, match="learns from gsc/teacher/d128-wide-seed0, which is not done"):
+    with pytest.raises(CircleMatchError, match=r"d128-wide-seed0\.safetensors, which is not there"):
         grid.prepare([cell], tmp_path)
     for teacher in cell.teachers:
         teacher.model.parent.mkdir(parents=True, exist_ok=True)
         teacher.model.touch()
+        with pytest.raises(CircleMatchError, match="which is not there"):
+            grid.prepare([cell], tmp_path)
+        teacher.record.touch()
     grid.prepare([cell], tmp_path)
     network, recipe = cell.settings()
     monkeypatch.setattr(grid, "RECIPES", {"release": lambda width: (network, replace(recipe, silence_bias=7.0))})
     grid.prepare([cell], tmp_path)
+    assert read_plan(cell.folder).recipe == replace(recipe, silence_bias=7.0)
+
+    monkeypatch.setattr(grid, "RECIPES", {"release": lambda width: (network, replace(recipe, silence_bias=8.0))})
+    with locked(cell.folder), pytest.raises(CircleMatchError, match="another process trains"):
+        grid.prepare([cell], tmp_path)
+    (cell.folder / "record.json").touch()
+    with pytest.raises(CircleMatchError, match=r"has ended with another recipe; remove its record\.json"):
+        grid.prepare([cell], tmp_path)
     assert read_plan(cell.folder).recipe == replace(recipe, silence_bias=7.0)
     monkeypatch.setattr(grid, "RECIPES", {"release": lambda width: (network, replace(recipe, epochs=7))})
     with pytest.raises(CircleMatchError, match="other settings"):
@@ -199,7 +210,7 @@ def test_the_list_says_what_is_done_running_and_left_and_how_long_it_takes(
     assert re.search(r"d16-seed0 +left$", lines[2])
     assert re.search(r"d4-seed4 +left, 10 min$", lines[3])
     assert re.search(r"gsc/release/d4-seed0 +left$", lines[4])
-    assert lines[-1] == "1 of 5 done; 10 min remain on 1 core and 3 runs of which nothing is known yet"
+    assert lines[-1] == "1 of 5 done; at least 10 min remain on 1 core and 3 runs of which nothing is known yet"
 
 
 def test_the_time_that_is_left_is_that_of_a_begun_runs_own_epochs_or_of_the_same_optimizers(
@@ -221,7 +232,17 @@ def test_the_time_that_is_left_is_that_of_a_begun_runs_own_epochs_or_of_the_same
     assert lines[2].endswith(" left, 20 min")
     assert lines[3].endswith(" left, 25 of 100 epochs, 5 min")
     assert lines[4].endswith(" done  validation 50.00%")  # a trial's test is not shown
-    assert lines[5] == "1 of 3 done; 12 min remain on 2 cores"
+    assert lines[5] == "1 of 3 done; at least 12 min remain on 2 cores"
+
+
+def test_the_forecast_is_that_of_the_fastest_like_run(grid: ModuleType, tmp_path: Path) -> None:
+    slow, fast = grid.Cell("gsc1", 8, 0), grid.Cell("gsc1", 8, 1)
+    finish(slow, grid.RESULTS / "gsc1" / "paper" / "beside" / "another", seconds=5000)
+    finish(fast, grid.RESULTS / "gsc1" / "paper", seconds=600)
+    pooled = grid.Cell("gsc1", 8, 2, ablation="mean-pooling")
+    assert len(grid.records()) == 2
+    assert grid.expected_seconds(slow, grid.records()) == pytest.approx(600)
+    assert grid.expected_seconds(pooled, grid.records()) is None
 
 
 def test_a_folder_is_held_by_one_process_at_a_time(tmp_path: Path) -> None:
@@ -277,7 +298,7 @@ def test_a_record_that_cannot_be_kept_is_told(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("epochs", "starts", "all_of_them"), [(100, 1, 100), (100, 4, 124), (2, 4, 10)])
 def test_the_epochs_of_beginnings_are_counted_when_time_is_foretold(epochs: int, starts: int, all_of_them: int) -> None:
     grid = load_script("experiments/grid.py")
-    assert grid._heard({"epochs": epochs, "recipe": {"starts": starts, "start_epochs": 6}}) == all_of_them
+    assert grid._epochs_heard({"epochs": epochs, "recipe": {"starts": starts, "start_epochs": 6}}) == all_of_them
 
 
 def test_every_kept_record_has_the_settings_of_its_cell() -> None:
@@ -314,3 +335,12 @@ def settings_of(network: dict[str, Any], recipe: dict[str, Any]) -> dict[str, An
     """All settings of a run in one place, but the number of classes, which its dataset decides."""
     both = {**network, **recipe, **recipe["augmentation"]}
     return {key: value for key, value in both.items() if key not in ("classes", "augmentation")}
+
+
+def test_records_of_the_release_have_the_recipe_of_their_cells() -> None:
+    """What is done when training is over may change while a run is under way; the tables must not mix two ends."""
+    grid = load_script("experiments/grid.py")
+    done = [cell for cell in grid.TABLES["release"] if cell.done]
+    assert done
+    for cell in done:
+        assert from_dict(Recipe, json.loads(cell.record.read_text())["recipe"]) == cell.settings()[1], cell.name

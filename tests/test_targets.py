@@ -51,8 +51,24 @@ def test_teachers_are_heard_in_the_mean_and_smoothed_as_labels_are_but_not_about
     assert labels[0, 0] == pytest.approx(0.01)  # what was given stays
 
 
-def test_a_teacher_is_believed_as_its_scores_say() -> None:
+def test_the_lean_of_a_teacher_is_not_taught() -> None:
     model = circlematch.load("d4-gsc")
+    silence = model.labels.index("silence")
+    tensors = {name: array.copy() for name, array in model.tensors.items()}
+    tensors["head.readout.bias"][silence] += 3
+    more = model.card.recipe.silence_bias + 3
+    leaning = Model(replace(model.card, recipe=replace(model.card.recipe, silence_bias=more)), tensors)
+    audio = np.random.default_rng(0).integers(-9000, 9000, (2, 16_000)).astype(np.int16)
+    clips = ClipSet("train", audio, np.arange(2), np.array([0, 1]), (None,) * 2, {})
+    recipe = Recipe(label_smoothing=0.0, teaching=1.0)
+    labels = smoothed(clips.labels, 12, 0.0)
+    told = taught(labels, clips, [model], recipe)
+    np.testing.assert_allclose(taught(labels, clips, [leaning], recipe), told, atol=1e-5)
+    assert told[0, silence] > 0.01  # else nothing is shown
+
+
+def test_a_teacher_is_believed_as_its_scores_say() -> None:
+    model = circlematch.load("d4-gsc1")
     audio = np.random.default_rng(0).integers(-9000, 9000, (2, 16_000)).astype(np.int16)
     clips = ClipSet("train", audio, np.arange(2), np.array([0, 1]), (None,) * 2, {})
     recipe = Recipe(label_smoothing=0.0, teaching=1.0)

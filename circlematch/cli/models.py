@@ -9,7 +9,7 @@ from typing import Any
 
 from circlematch import pretrained
 from circlematch.cli.options import Commands, add_command, add_json, print_json
-from circlematch.config import RECIPES
+from circlematch.config import RECIPES, with_teachers
 from circlematch.model import Card
 
 BYTES_PER_PARAMETER = 4
@@ -53,11 +53,11 @@ def _percent(card: Card, split: str) -> str:
 
 def _recipe(card: Card) -> str:
     """The name of its recipe, if it has one, whatever the number of epochs, and whether it had teachers."""
-    teaching = card.recipe.teaching
+    taught = card.recipe.teaching > 0
     for name, recipe_of in RECIPES.items():
         _, recipe = recipe_of(card.network.width)
-        if replace(recipe, epochs=card.recipe.epochs, teaching=teaching) == card.recipe:
-            return name + (f", with teachers for {teaching:.0%} of what it was told" if teaching else "")
+        if replace(with_teachers(recipe) if taught else recipe, epochs=card.recipe.epochs) == card.recipe:
+            return f"{name}, with teachers" if taught else name
     return "none that has a name"
 
 

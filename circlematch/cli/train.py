@@ -9,13 +9,13 @@ from pathlib import Path
 from statistics import mean, stdev
 
 from circlematch.cli.options import Commands, add_command, add_dataset, add_json, print_json, read_dataset
-from circlematch.config import ABLATIONS, RECIPES, TEACHING, ablated
+from circlematch.config import ABLATIONS, RECIPES, TEACHING, ablated, with_teachers
 from circlematch.data.dataset import Dataset
 from circlematch.errors import UsageError
 from circlematch.model import Model
 from circlematch.pretrained import load
 from circlematch.training import STEPS
-from circlematch.training.plan import PLAN, Plan, read_plan, write_plan
+from circlematch.training.plan import PLAN, RECORD, Plan, read_plan, rewrite_plan, write_plan
 from circlematch.training.targets import check_teachers
 
 LARGEST_SEED = 2**32
@@ -38,7 +38,12 @@ def add(commands: Commands) -> None:
     parser = add_command(commands, "train", summary, "circlematch train --data my_words --width 8 --epochs 60", run)
     add_dataset(parser)
     parser.add_argument("--width", type=int, default=16, help="D: 4, 8, 16, 32 or any even number from 4")
-    parser.add_argument("--recipe", choices=tuple(RECIPES), default="paper", help="a named way to train")
+    parser.add_argument(
+        "--recipe",
+        choices=tuple(RECIPES),
+        default="paper",
+        help="a named way to train: the paper's, or one for models in use, which is best with --teacher",
+    )
     parser.add_argument("--ablation", choices=tuple(ABLATIONS), default="full", help="a row of the paper's Table 2")
     for name, (kind, purpose) in OVERRIDES.items():
         flag = f"--{name.replace('_', '-')}"
@@ -47,8 +52,8 @@ def add(commands: Commands) -> None:
         "--teacher",
         nargs="+",
         metavar="MODEL",
-        help="larger models of the same words to learn from, released or files; several are heard in the mean. They "
-        f"give {TEACHING:.0%} of what is told of a clip, and labels are not smoothed unless --label-smoothing is given",
+        help="larger models of the same words to learn from, released or files; several are heard in the mean. They give "
+        f"{TEACHING:.0%}% of what is told of a clip, and labels are not smoothed unless --label-smoothing is given",
     )
     parser.add_argument("--seed", type=int, default=0, help="of weights, order, shifts, noise and dropout")
     parser.add_argument(
@@ -120,7 +125,6 @@ def _run_plan(
 
 def _run_several(options: argparse.Namespace) -> int:
     """One run per seed, `--jobs` of them at a time; then their mean and spread."""
-    from circlematch.training.run import RECORD
     from circlematch.training.several import Job, perform_all
 
     if options.resume is not None:
@@ -135,10 +139,10 @@ def _run_several(options: argparse.Namespace) -> int:
     for seed in options.seeds:
         plan = _plan(options, seed)
         folder = (options.out / f"seed{seed}") if options.out else _default_folder(plan)
-        if not (folder / PLAN).exists():
+        if (folder / PLAN).exists():
+            rewrite_plan(folder, plan)
+        else:
             write_plan(folder, plan)
-        elif read_plan(folder) != plan:
-            raise UsageError(f"{folder} holds a run with other settings; give another --out")
         jobs.append(Job(f"seed {seed}", folder))
     try:
         perform_all(jobs, options.jobs)
@@ -206,9 +210,7 @@ def _plan(options: argparse.Namespace, seed: int) -> Plan:
     if "dropout" in given:
         network = replace(network, dropout=given.pop("dropout"))
     network = ablated(network, options.ablation)
-    if options.teacher:  # which says itself how sure one can be
-        recipe = replace(recipe, teaching=TEACHING, label_smoothing=0.0)
-    recipe = replace(recipe, **given)
+    recipe = replace(with_teachers(recipe) if options.teacher else recipe, **given)
     data, archive = (path.absolute() if path else None for path in (options.data, options.archive))
     teachers = tuple(str(Path(name).absolute()) if Path(name).is_file() else name for name in options.teacher or ())
     return Plan(options.task, data, archive, network, recipe, seed, options.step, options.threads, teachers)

@@ -62,8 +62,9 @@ def split_of_speaker(speaker: str) -> str:
 
 
 def _how_to_get(name: str) -> str:
-    composite = name == "composite"
-    return "python experiments/composite.py makes it of gsc1 and gsc2" if composite else f"circlematch data get {name}"
+    if name == "composite":
+        return "python experiments/composite.py makes it of gsc1 and gsc2"
+    return f"circlematch data get {'gsc2' if name == 'gsc' else name}"
 
 
 def read_speech_commands(root: Path, name: str, archive: Path | None = None) -> Dataset:

@@ -49,8 +49,8 @@ def why_not_native(network: Network, recipe: Recipe) -> str | None:
 class NativeStep:
     """AdamW on the cross-entropy, Section 4.1, in C, or SOAP on the engine's gradients.
 
-    The bits do not depend on the number of threads; with SOAP up to a width of 32. In wider networks the eigenvectors
-    of its matrices may, for NumPy's BLAS shares such large ones among its threads.
+    The bits do not depend on the number of threads. With SOAP this holds up to a width of 32: beyond, NumPy's BLAS may
+    share the matrices whose eigenvectors it needs among its own threads.
     """
 
     name = "native"

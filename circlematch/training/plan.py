@@ -9,11 +9,12 @@ from typing import Any
 
 from circlematch.config import Network, Recipe, from_dict, to_dict
 from circlematch.errors import UsageError
-from circlematch.files import write_json
+from circlematch.files import is_locked, write_json
 
-__all__ = ["PLAN", "Plan", "read_plan", "rewrite_plan", "write_plan"]
+__all__ = ["PLAN", "RECORD", "Plan", "read_plan", "rewrite_plan", "write_plan"]
 
 PLAN = "run.json"  # beside the checkpoint
+RECORD = "record.json"  # beside it when the run is over
 
 
 @dataclass(frozen=True)
@@ -39,12 +40,21 @@ def write_plan(folder: Path, plan: Plan) -> None:
 
 
 def rewrite_plan(folder: Path, plan: Plan) -> None:
-    """Let the run in this folder go on with this plan, which may differ in what is done when training is over."""
-    kept, given = (replace(one, recipe=one.recipe.while_training) for one in (read_plan(folder), plan))
+    """Let the run in this folder go on with this plan, which may differ in what is done when training is over; not
+    that of a run that is over, or that another process is at.
+    """
+    before = read_plan(folder)
+    if before == plan:
+        return
+    kept, given = (replace(one, recipe=one.recipe.while_training) for one in (before, plan))
     if others := [field.name for field in fields(Plan) if getattr(kept, field.name) != getattr(given, field.name)]:
         raise UsageError(
             f"{folder} holds a run with other settings ({', '.join(others)}); remove it to begin anew, or give the same"
         )
+    if (folder / RECORD).exists():
+        raise UsageError(f"{folder} has ended with another recipe; remove its {RECORD} to end it anew")
+    if is_locked(folder):
+        raise UsageError(f"another process trains in {folder} with another recipe; stop it first")
     write_json(folder / PLAN, _to_plain(plan))
 
 

@@ -31,9 +31,10 @@ from circlematch.model import Card, Model, write_model
 from circlematch.safetensors import digest
 from circlematch.training import STEPS
 from circlematch.training.checkpoint import Checkpoint, Epoch, read_checkpoint, write_checkpoint
-from circlematch.training.finish import finished
+from circlematch.training.finish import final_weights
 from circlematch.training.loop import Lessons, train
 from circlematch.training.native_step import NativeStep, why_not_native
+from circlematch.training.plan import RECORD
 from circlematch.training.starts import begin
 from circlematch.training.step import Step, Targets
 from circlematch.training.targets import check_teachers, smoothed, taught
@@ -41,7 +42,8 @@ from circlematch.training.watch import Terminal, Watcher, tensorboard_if_install
 
 __all__ = ["STEPS", "Outcome", "Run", "make_step", "perform"]
 
-CHECKPOINT, MODEL, RECORD = "checkpoint.safetensors", "model.safetensors", "record.json"
+CHECKPOINT, MODEL = "checkpoint.safetensors", "model.safetensors"
+TAUGHT_BY = "taught by"  # how a note of a card begins that names a teacher
 # What of a model's card must be the same when a run is resumed, in words.
 SAME = {
     "network": "network",
@@ -123,10 +125,12 @@ def _perform(run: Run, resume: bool, watchers: Sequence[Watcher] | None, say: Ca
     if watchers is None:  # only now, for their clocks run
         watchers = [Terminal(run.recipe.epochs), *tensorboard_if_installed(run.folder / "tensorboard")]
     epochs = train(step, run.recipe, lessons, validation, history, watchers, keep)
-    weights, temperature = finished(
+    weights, temperature = final_weights(
         step, run.network, run.recipe, run.dataset.labels, training.labels[sampler.always], validation
     )
     step.restore(weights, step.state())
+    if run.recipe.calibrated:
+        say(f"calibrated: all scores divided by {temperature:.2f}")
     return _finish(run, step, epochs, starts, temperature, lessons, {"train": training, "validation": validation})
 
 
@@ -164,9 +168,8 @@ def _starting_point(run: Run, resume: bool) -> Checkpoint | None:
     given, kept = (_while_training(card) for card in (_card(run), checkpoint.card))
     for field, what in SAME.items():
         if getattr(given, field) != getattr(kept, field):
-            raise UsageError(
-                f"{run.folder} was begun with another {what} ({getattr(kept, field)}); resume it with the same"
-            )
+            before = getattr(checkpoint.card, field)
+            raise UsageError(f"{run.folder} was begun with another {what} ({before}); resume it with the same")
     return checkpoint
 
 
@@ -201,7 +204,7 @@ def _card(run: Run) -> Card:
         source=run.dataset.source,
         split_rule=run.dataset.split_rule,
         commit=commit(),
-        notes=run.dataset.notes + tuple(f"taught by {_named(teacher)}" for teacher in run.teachers),
+        notes=run.dataset.notes + tuple(f"{TAUGHT_BY} {_named(teacher)}" for teacher in run.teachers),
     )
 
 

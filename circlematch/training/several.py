@@ -19,7 +19,7 @@ from typing import TextIO
 
 from circlematch.errors import CircleMatchError
 from circlematch.files import is_locked
-from circlematch.training.run import RECORD
+from circlematch.training.plan import RECORD
 
 __all__ = ["Job", "perform_all"]
 

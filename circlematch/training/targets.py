@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from circlematch.config import Recipe
 from circlematch.data.cache import ZEROS, ClipSet
+from circlematch.data.dataset import SILENCE
 from circlematch.errors import UsageError
 from circlematch.model import Model
 from circlematch.training.step import Targets
@@ -31,10 +32,11 @@ def smoothed(labels: npt.NDArray[np.int64], classes: int, smoothing: float) -> T
 def taught(targets: Targets, clips: ClipSet, teachers: Sequence[Model], recipe: Recipe) -> Targets:
     """The teachers' mean, smoothed as the labels are, for `recipe.teaching` of the targets.
 
-    Of silence they are not asked: what is heard there is only made in training.
+    Of silence they are not asked: what is heard there is only made in training. Where a teacher leans to silence, that
+    is taken back: whoever learns from it has a lean of its own.
     """
     spoken, classes = np.flatnonzero(clips.rows != ZEROS), targets.shape[1]
-    heard = np.mean([_probabilities(teacher.scores(clips.audio, clips.rows[spoken])) for teacher in teachers], axis=0)
+    heard = np.mean([_probabilities(teacher, clips.audio, clips.rows[spoken]) for teacher in teachers], axis=0)
     heard = (1 - recipe.label_smoothing) * heard + recipe.label_smoothing / classes
     out = targets.copy()
     out[spoken] = (1 - recipe.teaching) * targets[spoken] + recipe.teaching * heard
@@ -51,6 +53,11 @@ def check_teachers(teachers: Sequence[Model], labels: tuple[str, ...]) -> None:
             )
 
 
-def _probabilities(scores: npt.NDArray[np.float32]) -> npt.NDArray[np.float64]:
-    powers = np.exp(scores.astype(np.float64) - scores.max(axis=1, keepdims=True))
+def _probabilities(
+    teacher: Model, audio: npt.NDArray[np.int16], rows: npt.NDArray[np.int64]
+) -> npt.NDArray[np.float64]:
+    scores = teacher.scores(audio, rows).astype(np.float64)
+    if SILENCE in teacher.labels:
+        scores[:, teacher.labels.index(SILENCE)] -= teacher.card.recipe.silence_bias
+    powers = np.exp(scores - scores.max(axis=1, keepdims=True))
     return np.asarray(powers / powers.sum(axis=1, keepdims=True))
