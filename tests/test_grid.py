@@ -93,10 +93,10 @@ def test_a_plan_follows_what_is_done_when_training_is_over(
         grid.prepare([cell], tmp_path)
     for teacher in cell.teachers:
         teacher.model.parent.mkdir(parents=True, exist_ok=True)
-        teacher.model.touch()
+        teacher.record.touch()
         with pytest.raises(CircleMatchError, match="which is not there"):
             grid.prepare([cell], tmp_path)
-        teacher.record.touch()
+        teacher.model.touch()
     grid.prepare([cell], tmp_path)
     network, recipe = cell.settings()
     monkeypatch.setattr(grid, "RECIPES", {"release": lambda width: (network, replace(recipe, silence_bias=7.0))})

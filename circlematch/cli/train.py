@@ -52,7 +52,7 @@ def add(commands: Commands) -> None:
         "--teacher",
         nargs="+",
         metavar="MODEL",
-        help="larger models of the same words to learn from, released or files; several are heard in the mean. They give "
+        help="larger models of the same words to learn from, released or files; several are averaged. They give "
         f"{TEACHING:.0%}% of what is told of a clip, and labels are not smoothed unless --label-smoothing is given",
     )
     parser.add_argument("--seed", type=int, default=0, help="of weights, order, shifts, noise and dropout")
