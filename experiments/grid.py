@@ -83,7 +83,7 @@ class Cell:
     @property
     def teachers(self) -> tuple[Cell, ...]:
         """The runs whose models it learns from."""
-        return TABLES["teachers"] if self.recipe == "release" and not self.variant else ()
+        return TABLES["teachers"] if self.recipe == "release" and self.variant in ("", *PATIENT) else ()
 
     def plan(self, data: Path) -> Plan:
         """The run as plain data."""
@@ -149,6 +149,8 @@ TRIALS: dict[str, dict[str, Any]] = {
 # Networks of 38,182 parameters, and what learns from them.
 TEACHING_VARIANT, TEACHER_WIDTH, TEACHER_SEEDS = "teacher/wide", 128, range(2)
 TEACHER = HARD | {"epochs": 40, "peak_learning_rate": 5e-3, "dropout": 0.1, "calibrated": False, "silence_bias": 0.0}
+# Longer lessons from them than the release's.
+PATIENT = {"search/patient-250": {"epochs": 250}}
 TRIED = (  # (width, trial)
     *((32, trial) for trial in ("both-100", "both-30", "both-30-hard-labels")),
     *((16, trial) for trial in TRIALS if trial not in ("both-100", "wide-15-hard-labels")),
@@ -158,6 +160,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     **{f"reading/{name}": {"epochs": READING_EPOCHS} | changes for name, changes in READINGS.items()},
     **{f"search/{name}": TRIAL | changes for name, changes in TRIALS.items()},
     TEACHING_VARIANT: TEACHER,
+    **PATIENT,
 }
 
 
@@ -180,7 +183,10 @@ TABLES: dict[str, tuple[Cell, ...]] = {
     "teachers": tuple(
         Cell("gsc", TEACHER_WIDTH, seed, recipe="release", variant=TEACHING_VARIANT) for seed in TEACHER_SEEDS
     ),
-    "search": tuple(Cell("gsc", width, 0, recipe="release", variant=f"search/{trial}") for width, trial in TRIED),
+    "search": (
+        *(Cell("gsc", width, 0, recipe="release", variant=f"search/{trial}") for width, trial in TRIED),
+        *(Cell("gsc", 32, seed, recipe="release", variant=variant) for variant in PATIENT for seed in (1, 2)),
+    ),
     "reading": tuple(
         Cell("gsc1", width, seed, variant=f"reading/{name}")
         for width in (8, 16)
