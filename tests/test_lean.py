@@ -84,8 +84,8 @@ def test_the_figures_of_a_lean_are_shares_of_clips_seconds_and_recordings(lean: 
     assert found["validation"] == 0.75
     assert found["seconds_taken_for_a_keyword"] == 3 / 8
     assert found["thresholds"] == {
-        "0.6": {"recordings_with_a_hit": 0.5, "right": 1, "false": 0},
         "0.7": {"recordings_with_a_hit": 0.5, "right": 1, "false": 0},
         "0.8": {"recordings_with_a_hit": 0.25, "right": 0, "false": 0},
+        "0.85": {"recordings_with_a_hit": 0.25, "right": 0, "false": 0},
         "0.9": {"recordings_with_a_hit": 0.25, "right": 0, "false": 0},
     }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import os
 import subprocess
 import sys
@@ -139,3 +140,13 @@ def test_accuracy_on_the_official_archive_is_what_the_card_says(name: str, archi
     assert result.clips == 3081
     # FLAC keeps every bit of the recordings; what differs is the order of sums on another machine.
     assert result.accuracy == pytest.approx(model.card.accuracy["archive"], abs=0.001)
+
+
+def test_a_card_names_the_teachers_with_files_that_are_there(repository: Path) -> None:
+    card = (repository / "circlematch" / "weights" / "d4-gsc.md").read_text()
+    (options,) = re.findall(r"--teacher ([^`]+)`", card)
+    assert len(options.split()) == card.count("Taught by ") == 2
+    for path in options.split():
+        weights = digest(dict(circlematch.load(repository / path).tensors))
+        assert f"weights {weights}." in card
+    assert "--teacher" not in (repository / "circlematch" / "weights" / "d4-gsc1.md").read_text()
