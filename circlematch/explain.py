@@ -232,6 +232,6 @@ def _draw_scores(axes: Any, what: Explanation) -> None:
     axes.bar_label(bars, [f"{share:.1%}" for share in shares], padding=3, fontsize="small")
     axes.set_yticks(range(len(labels)), labels)
     axes.invert_yaxis()
-    axes.set_xlim(0, 1.15)  # room for the numbers
+    axes.set_xlim(0, 1.25)  # room for the numbers
     axes.set_xticks((0, 0.5, 1))
     axes.set_title("probability", fontsize="medium")
