@@ -74,8 +74,8 @@ def test_all_decisions_of_the_compact_build_are_those_of_pytorch(
     pictures: npt.NDArray[np.float64],
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
-    """Finished blocks in 16 bits change scores by a thousandth or so, and decisions only between two classes that
-    are as close as that.
+    """Finished blocks in 16 bits change scores by a thousandth or so, of scores up to 40 a ten-thousandth, and
+    decisions only between two classes that are as close as that.
     """
     model = circlematch.load(name)
     built = engine(tmp_path_factory.mktemp("engine"), "-DCM_COMPACT", "-O3")
@@ -90,8 +90,9 @@ def test_all_decisions_of_the_compact_build_are_those_of_pytorch(
         built.ffi.from_buffer("float[]", ours),
     )
     theirs = torch_scores(model, pictures)
-    np.testing.assert_allclose(ours, theirs, atol=2e-3, rtol=0)
+    close = max(2e-3, 1e-4 * float(np.abs(theirs).max()))
+    np.testing.assert_allclose(ours, theirs, atol=close, rtol=0)
     second, best = np.sort(theirs, axis=1)[:, -2:].T
-    clear = best - second > 2e-3
+    clear = best - second > close
     assert clear.sum() >= len(clips) - 5
     np.testing.assert_array_equal(ours[clear].argmax(axis=1), theirs[clear].argmax(axis=1))
