@@ -538,3 +538,12 @@ def test_too_few_unknown_words_are_not_passed_over_in_silence(tmp_path: Path) ->
         assert "unknown" in str(error)  # noqa: PT017
     else:
         assert any("unknown" in note for note in dataset.notes)
+
+
+@pytest.mark.parametrize(
+    ("name", "advice"),
+    [("gsc1", "data get gsc1"), ("gsc", "data get gsc2"), ("composite", "experiments/composite.py")],
+)
+def test_a_missing_folder_is_told_with_a_command_that_exists(tmp_path: Path, name: str, advice: str) -> None:
+    with pytest.raises(DatasetError, match=f"there is no such folder .*{advice}"):
+        read_speech_commands(tmp_path / "nowhere", name)
