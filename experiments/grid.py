@@ -185,7 +185,7 @@ TABLES: dict[str, tuple[Cell, ...]] = {
     ),
     "search": (
         *(Cell("gsc", width, 0, recipe="release", variant=f"search/{trial}") for width, trial in TRIED),
-        *(Cell("gsc", 32, seed, recipe="release", variant=variant) for variant in PATIENT for seed in (1, 2)),
+        *(Cell("gsc", 32, seed, recipe="release", variant=variant) for variant in PATIENT for seed in SEEDS),
     ),
     "reading": tuple(
         Cell("gsc1", width, seed, variant=f"reading/{name}")
