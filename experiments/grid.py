@@ -83,7 +83,7 @@ class Cell:
     @property
     def teachers(self) -> tuple[Cell, ...]:
         """The runs whose models it learns from."""
-        return TABLES["teachers"] if self.recipe == "release" and self.variant in ("", *PATIENT) else ()
+        return TABLES["teachers"] if self.recipe == "release" and self.variant in ("", *LESSONS) else ()
 
     def plan(self, data: Path) -> Plan:
         """The run as plain data."""
@@ -149,8 +149,9 @@ TRIALS: dict[str, dict[str, Any]] = {
 # Networks of 38,182 parameters, and what learns from them.
 TEACHING_VARIANT, TEACHER_WIDTH, TEACHER_SEEDS = "teacher/wide", 128, range(2)
 TEACHER = HARD | {"epochs": 40, "peak_learning_rate": 5e-3, "dropout": 0.1, "calibrated": False, "silence_bias": 0.0}
-# Longer lessons from them than the release's.
-PATIENT = {"search/patient-250": {"epochs": 250}}
+# What else learns from them: D32 for longer than the release's, and networks of their own width.
+PATIENT, WIDE_TAUGHT = "search/patient-250", "search/wide-taught"
+LESSONS = {PATIENT: {"epochs": 250}, WIDE_TAUGHT: TEACHER}
 TRIED = (  # (width, trial)
     *((32, trial) for trial in ("both-100", "both-30", "both-30-hard-labels")),
     *((16, trial) for trial in TRIALS if trial not in ("both-100", "wide-15-hard-labels")),
@@ -160,7 +161,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     **{f"reading/{name}": {"epochs": READING_EPOCHS} | changes for name, changes in READINGS.items()},
     **{f"search/{name}": TRIAL | changes for name, changes in TRIALS.items()},
     TEACHING_VARIANT: TEACHER,
-    **PATIENT,
+    **LESSONS,
 }
 
 
@@ -185,7 +186,8 @@ TABLES: dict[str, tuple[Cell, ...]] = {
     ),
     "search": (
         *(Cell("gsc", width, 0, recipe="release", variant=f"search/{trial}") for width, trial in TRIED),
-        *(Cell("gsc", 32, seed, recipe="release", variant=variant) for variant in PATIENT for seed in SEEDS),
+        *(Cell("gsc", 32, seed, recipe="release", variant=PATIENT) for seed in SEEDS),
+        *(Cell("gsc", TEACHER_WIDTH, seed, recipe="release", variant=WIDE_TAUGHT) for seed in TEACHER_SEEDS),
     ),
     "reading": tuple(
         Cell("gsc1", width, seed, variant=f"reading/{name}")
