@@ -151,7 +151,7 @@ TEACHING_VARIANT, TEACHER_WIDTH, TEACHER_SEEDS = "teacher/wide", 128, range(2)
 TEACHER = HARD | {"epochs": 40, "peak_learning_rate": 5e-3, "dropout": 0.1, "calibrated": False, "silence_bias": 0.0}
 # What else learns from them: D32 for longer than the release's, and networks of their own width.
 PATIENT, WIDE_TAUGHT = "search/patient-250", "search/wide-taught"
-LESSONS = {PATIENT: {"epochs": 250}, WIDE_TAUGHT: TEACHER}
+LESSONS: dict[str, dict[str, Any]] = {PATIENT: {"epochs": 250}, WIDE_TAUGHT: TEACHER}
 TRIED = (  # (width, trial)
     *((32, trial) for trial in ("both-100", "both-30", "both-30-hard-labels")),
     *((16, trial) for trial in TRIALS if trial not in ("both-100", "wide-15-hard-labels")),
