@@ -78,7 +78,7 @@ class Cell:
     @property
     def teaches(self) -> bool:
         """Whether others learn from it."""
-        return self.variant == TEACHING_VARIANT
+        return self.variant in (TEACHING_VARIANT, DENSE_TEACHER)
 
     @property
     def teachers(self) -> tuple[Cell, ...]:
@@ -148,6 +148,7 @@ TRIALS: dict[str, dict[str, Any]] = {
 }
 # Networks of 38,182 parameters, and what learns from them.
 TEACHING_VARIANT, TEACHER_WIDTH, TEACHER_SEEDS = "teacher/wide", 128, range(2)
+DENSE_TEACHER = "teacher/dense"
 TEACHER = HARD | {"epochs": 40, "peak_learning_rate": 5e-3, "dropout": 0.1, "calibrated": False, "silence_bias": 0.0}
 # What else learns from them: D32 for longer than the release's, and networks of their own width.
 PATIENT, WIDE_TAUGHT = "search/patient-250", "search/wide-taught"
@@ -161,6 +162,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     **{f"reading/{name}": {"epochs": READING_EPOCHS} | changes for name, changes in READINGS.items()},
     **{f"search/{name}": TRIAL | changes for name, changes in TRIALS.items()},
     TEACHING_VARIANT: TEACHER,
+    DENSE_TEACHER: TEACHER | {"dense_bands": True},
     **LESSONS,
 }
 
@@ -183,6 +185,9 @@ TABLES: dict[str, tuple[Cell, ...]] = {
     "release": tuple(Cell("gsc", width, seed, recipe="release") for seed in SEEDS for width in WIDTHS),
     "teachers": tuple(
         Cell("gsc", TEACHER_WIDTH, seed, recipe="release", variant=TEACHING_VARIANT) for seed in TEACHER_SEEDS
+    ),
+    "dense": tuple(
+        Cell("gsc", TEACHER_WIDTH, seed, recipe="release", variant=DENSE_TEACHER) for seed in TEACHER_SEEDS
     ),
     "search": (
         *(Cell("gsc", width, 0, recipe="release", variant=f"search/{trial}") for width, trial in TRIED),
