@@ -35,8 +35,18 @@ def test_sounds_differ_in_colour_and_in_how_they_go_on(minutes: npt.NDArray[np.f
     assert np.percentile(middle, 90) > 2500
     loudness = np.sqrt(np.square(seconds.reshape(len(seconds), 100, -1)).mean(axis=2))
     unrest = loudness.std(axis=1) / loudness.mean(axis=1)
-    assert np.percentile(unrest, 10) < 0.4  # steady ones
+    assert np.percentile(unrest, 5) < 0.4  # steady ones
     assert np.percentile(unrest, 90) > 2  # single events
+
+
+def test_between_events_there_is_a_bed_to_be_heard(minutes: npt.NDArray[np.float32]) -> None:
+    loudness = np.sqrt(np.square(minutes.reshape(-1, RATE // 100)).mean(axis=1))
+    assert (loudness < 1e-5).mean() < 0.05
+
+
+def test_a_scene_fades_as_the_next_one_comes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sounds, "_scene", lambda generator, count, recordings: np.ones(count))
+    np.testing.assert_allclose(make_sounds(np.random.default_rng(8), 60 * RATE), 1, atol=1e-5)
 
 
 def test_the_same_seed_makes_the_same_sounds_and_another_makes_others() -> None:

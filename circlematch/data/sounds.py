@@ -1,8 +1,9 @@
 """Sounds that are no speech, made by chance: what a keyword spotter hears all day and must not answer.
 
-A scene is either one steady sound (wind, rain, hum) or events on a quiet bed: blows, drops, breath, calls, squeaks, and
-pieces of recorded noise at other speeds; alone, in a rhythm, or strewn. Nothing here imitates a certain sound. What
-matters is the variety: every attack, pitch, colour and rhythm that a room, a street or an animal may have.
+A scene is either steady (wind, rain, hum) or events on a bed: blows, knocks, drops, breath, calls, squeaks, and pieces
+of recorded noise at other speeds; alone, in a rhythm, or strewn; in a room, through a microphone. Nothing here imitates
+a certain sound. What matters is the variety, every attack, pitch, colour and rhythm that a room, a street or an animal
+may have, and that nothing gives a sound away as made: no hiss between events, no echo, a cut between scenes.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from circlematch.config import FRONT_END
 __all__ = ["levelled", "make_sounds"]
 
 RATE = FRONT_END.sample_rate_hz
+SHORTEST_SCENE, LONGEST_SCENE = RATE, 3 * RATE
 CREST = 12.0  # the loudest sample of a scene, in units of its level, that still counts as its level
 
 Samples = npt.NDArray[np.float32]
@@ -25,14 +27,17 @@ Generator = np.random.Generator
 
 
 def make_sounds(generator: Generator, samples: int, recordings: Sequence[Samples] = ()) -> Samples:
-    """Scenes of half a second to two seconds, one behind the other, each levelled."""
-    parts: list[Samples] = []
-    length = 0
-    while length < samples:
-        count = int(generator.integers(RATE // 2, 2 * RATE))
-        parts.append(levelled(_scene(generator, count, recordings)))
-        length += count
-    return np.concatenate(parts)[:samples]
+    """Scenes of one to three seconds, each levelled, that run into one another."""
+    out = np.zeros(samples + LONGEST_SCENE, dtype=np.float32)
+    begin = blend = 0
+    while begin < samples:
+        scene = levelled(_scene(generator, int(generator.integers(SHORTEST_SCENE, LONGEST_SCENE)), recordings))
+        scene[:blend] *= np.linspace(0, 1, blend, dtype=np.float32)
+        blend = int(RATE * _between(generator, 0.005, 0.3))
+        scene[-blend:] *= np.linspace(1, 0, blend, dtype=np.float32)
+        out[begin : begin + scene.size] += scene
+        begin += scene.size - blend
+    return out[:samples]
 
 
 def levelled(samples: npt.NDArray[np.floating]) -> Samples:
@@ -44,18 +49,29 @@ def levelled(samples: npt.NDArray[np.floating]) -> Samples:
 
 
 def _scene(generator: Generator, count: int, recordings: Sequence[Samples]) -> Sound:
+    """What happens, in a room or not, on a bed of steady sound that is hardly ever missing, through a microphone."""
     if generator.random() < STEADY_SHARE:
-        sound = _one_of(STEADY, generator)(generator, count)
-        return sound * _swell(generator, count) if generator.random() < 0.5 else sound
-    sound = _events(generator, count, recordings)
-    if generator.random() < 0.3:
-        sound += float(generator.uniform(0.1, 1.0)) * _events(generator, count, recordings)
-    if generator.random() < 0.4:
-        sound = _in_a_room(generator, sound)
-    if generator.random() < 0.6:  # else nothing at all between the events
-        bed = levelled(_one_of(STEADY, generator)(generator, count))
-        sound += bed * float(np.abs(sound).max()) * 10 ** generator.uniform(-3.5, -1.0)
-    return sound
+        sound = _steady(generator, count)
+    else:
+        sound = _events(generator, count, recordings)
+        if generator.random() < 0.3:
+            sound += float(generator.uniform(0.1, 1.0)) * _events(generator, count, recordings)
+        if generator.random() < 0.6:
+            sound = _in_a_room(generator, sound)
+        if generator.random() < 0.9:  # else nothing at all between the events
+            bed = _steady(generator, count) if generator.random() < 0.3 else levelled(_room_tone(generator, count))
+            sound += bed * float(np.abs(sound).max()) * 10 ** generator.uniform(-3.2, -0.9)
+    return _through_a_microphone(generator, sound) if generator.random() < 0.8 else sound
+
+
+def _steady(generator: Generator, count: int) -> Sound:
+    """One steady sound or two, each with a loudness that may wander."""
+    out = np.zeros(count)
+    for _ in range(int(generator.integers(1, 3))):
+        sound = levelled(_one_of(STEADY, generator)(generator, count))
+        swell = _swell(generator, count) if generator.random() < 0.4 else 1.0
+        out += generator.uniform(0.1, 1) * sound * swell
+    return out
 
 
 def _one_of(kinds: Sequence[Callable[..., Sound]], generator: Generator) -> Callable[..., Sound]:
@@ -72,29 +88,41 @@ def _events(generator: Generator, count: int, recordings: Sequence[Samples]) -> 
 
     out = np.zeros(count)
     pattern = generator.random()
-    if pattern < 0.3:
+    if pattern < 0.2:
         return _placed(out, event(), int(generator.integers(-RATE // 10, count)), 1.0)
     if pattern < 0.65:
-        period = _between(generator, 0.05, 0.9) * RATE
-        jitter = period * generator.uniform(0, 0.2)
-        same = event()
-        for place in np.arange(generator.uniform(0, period), count, period):
-            sound = same if generator.random() < 0.7 else event()
+        period = _between(generator, 0.05, 1.2) * RATE
+        jitter = period * generator.uniform(0, 0.2) ** 2
+        cycle = [event() for _ in range(int(generator.integers(1, 4)))]  # tick, or tick and tock
+        new = generator.uniform(0, 0.5)
+        for number, place in enumerate(np.arange(generator.uniform(0, period), count, period)):
+            sound = cycle[number % len(cycle)] if generator.random() > new else event()
             _placed(out, sound, int(place + generator.uniform(-jitter, jitter)), generator.uniform(0.4, 1.0))
         return out
-    for _ in range(int(generator.integers(2, 10))):
+    for _ in range(int(generator.integers(2, 12))):
         _placed(out, event(), int(generator.integers(-RATE // 10, count)), generator.uniform(0.05, 1.0))
     return out
 
 
 def _in_a_room(generator: Generator, sound: Sound) -> Sound:
-    """The same with the echo of a small or a large room behind it."""
-    length = int(RATE * _between(generator, 0.03, 0.5))
-    echo = generator.standard_normal(length) * np.exp(-np.arange(length) / length * 6)
-    echo *= generator.uniform(0.1, 1) / np.sqrt(np.square(echo).sum())
+    """The same with the echo of a small or a large room behind it, whose highs die away first."""
+    length = int(RATE * _between(generator, 0.05, 0.8))
+    noise = generator.standard_normal(length)
+    corner = _between(generator, 300, 3000)
+    low = _filtered(noise, lambda hertz: 1 / (1 + (hertz / corner) ** 2))
+    time = np.arange(length) / length
+    echo = low * np.exp(-time * 6) + (noise - low) * np.exp(-time * generator.uniform(6, 30))
+    echo *= _between(generator, 0.1, 2) / np.sqrt(np.square(echo).sum())
     echo[0] += 1
-    size = 1 << (sound.size + length - 1).bit_length()
-    return np.asarray(np.fft.irfft(np.fft.rfft(sound, size) * np.fft.rfft(echo, size), size)[: sound.size])
+    return _convolved(sound, echo)
+
+
+def _through_a_microphone(generator: Generator, sound: Sound) -> Sound:
+    """The same with a colour that wanders over the frequencies."""
+    points = np.linspace(np.log(50), np.log(RATE / 2), 9)
+    decibels = np.cumsum(generator.normal(0, generator.uniform(1, 7), points.size))
+    decibels -= decibels.mean()
+    return _filtered(sound, lambda hertz: 10 ** (np.interp(np.log(np.maximum(hertz, 1)), points, decibels) / 20))
 
 
 def _placed(out: Sound, event: Sound, place: int, gain: float) -> Sound:
@@ -119,6 +147,17 @@ def _hiss(generator: Generator, count: int) -> Sound:
     return _coloured(generator, count, colour)
 
 
+def _room_tone(generator: Generator, count: int) -> Sound:
+    """What a microphone hears when nothing happens: a soft hiss over all frequencies, and more of the lowest."""
+    rumble, corner, tilt = _between(generator, 0.3, 30), _between(generator, 40, 400), generator.uniform(0, 0.9)
+
+    def colour(hertz: Sound) -> Sound:
+        heard = np.maximum(hertz, 20.0)
+        return np.asarray((heard / 1000) ** -tilt + rumble / (1 + (heard / corner) ** 2))
+
+    return _coloured(generator, count, colour)
+
+
 def _hum(generator: Generator, count: int) -> Sound:
     """Harmonics of a pitch that wanders: motors, mains, horns, bells."""
     return _harmonics(generator, count, *np.exp(generator.uniform(np.log(40), np.log(3000), 2)))
@@ -130,8 +169,7 @@ def _patter(generator: Generator, count: int) -> Sound:
     heights = np.where(blows, generator.standard_normal(count) * generator.exponential(1.0, count), 0.0)
     length = int(RATE * generator.uniform(0.001, 0.02))
     tail = generator.standard_normal(length) * np.exp(-np.arange(length) / length * 5)
-    size = count + length
-    return np.asarray(np.fft.irfft(np.fft.rfft(heights, size) * np.fft.rfft(tail, size), size)[:count])
+    return _convolved(heights, tail)
 
 
 # Events.
@@ -147,6 +185,42 @@ def _blow(generator: Generator, recordings: Sequence[Samples]) -> Sound:
     return ring
 
 
+def _knock(generator: Generator, recordings: Sequence[Samples]) -> Sound:
+    """A short noise whose bands die away each in its own time: ticks, steps, clucks, knocks, claps."""
+    count = int(RATE * _between(generator, 0.01, 0.3))
+    time = np.arange(count) / RATE
+    noise = generator.standard_normal(count)
+    out = np.zeros(count)
+    for centre in np.exp(generator.uniform(np.log(100), np.log(RATE / 2), int(generator.integers(3, 12)))):
+        width = centre * _between(generator, 0.05, 1.0)
+
+        def colour(hertz: Sound, centre: float = centre, width: float = width) -> Sound:
+            return np.asarray(1 / (1 + ((hertz - centre) / width) ** 2))
+
+        band = _filtered(noise, colour)
+        die = 5 / time[-1] if generator.random() < 0.3 else 1 / _between(generator, 0.002, 0.08)
+        out += 10 ** generator.uniform(-1.2, 0) * band / max(float(band.std()), 1e-9) * np.exp(-time * die)
+    rise = int(RATE * _between(generator, 0.0005, 0.02))
+    out[:rise] *= np.linspace(0, 1, out[:rise].size)
+    return out
+
+
+def _gurgle(generator: Generator, recordings: Sequence[Samples]) -> Sound:
+    """Many drops one after the other: swallowing, pouring, bubbling."""
+    out = np.zeros(int(RATE * _between(generator, 0.1, 1.0)))
+    for _ in range(int(generator.integers(3, 40))):
+        _placed(out, _drop(generator, recordings), int(generator.integers(out.size)), 10 ** generator.uniform(-1.3, 0))
+    return out
+
+
+def _creak(generator: Generator, recordings: Sequence[Samples]) -> Sound:
+    """Something sticks and slips, and rings each time: hinges, saws, zips, croaking, engines that start."""
+    count = int(RATE * _between(generator, 0.08, 1.2))
+    rate = _slide(generator, count, 12, 250) * np.exp(generator.normal(0, generator.uniform(0, 0.3), count))
+    slips = np.diff(np.floor(np.cumsum(rate) / RATE), prepend=0.0) * generator.uniform(0.3, 1, count)
+    return _convolved(slips, _knock(generator, recordings)) * _breath(generator, count)
+
+
 def _drop(generator: Generator, recordings: Sequence[Samples]) -> Sound:
     """A tone that slides while it dies: drops, bubbles, chirps, clicks of a tongue."""
     time = np.arange(int(RATE * generator.uniform(0.01, 0.15))) / RATE
@@ -160,7 +234,7 @@ def _puff(generator: Generator, recordings: Sequence[Samples]) -> Sound:
     peaks = np.exp(generator.uniform(np.log(200), np.log(7000), int(generator.integers(1, 5))))
     widths = peaks * generator.uniform(0.05, 0.6, peaks.size)
     heights = generator.uniform(0.2, 1, peaks.size)
-    floor = 10 ** generator.uniform(-3, -1)
+    floor = 10 ** generator.uniform(-3, -0.5)
 
     def colour(hertz: Sound) -> Sound:
         bells = heights / (1 + ((hertz[:, None] - peaks) / widths) ** 2)
@@ -187,6 +261,23 @@ def _call(generator: Generator, recordings: Sequence[Samples]) -> Sound:
         out += number**-fall * gain * np.sin(number * phase)
     out += generator.uniform(0, 0.2) * out.std() * generator.standard_normal(count)
     return out * _breath(generator, count)
+
+
+def _throat(generator: Generator, recordings: Sequence[Samples]) -> Sound:
+    """Pulses and breath through resonances that stay: barks, laughs, coughs, clucks, bleats, moans."""
+    count = int(RATE * _between(generator, 0.04, 0.8))
+    arc = np.sin(np.pi * np.linspace(generator.uniform(0, 0.5), generator.uniform(0.5, 1), count))
+    pitch = _between(generator, 60, 900) * np.exp(generator.uniform(-0.3, 0.9) * arc)
+    pitch *= np.exp(np.repeat(generator.normal(0, generator.uniform(0, 0.1), count // 64 + 1), 64)[:count])  # rough
+    pulses = np.diff(np.floor(np.cumsum(pitch) / RATE), prepend=0.0)
+    breath = _between(generator, 0.01, 1) * pulses.std() * generator.standard_normal(count)
+    time = np.arange(RATE // 20) / RATE
+    reply = np.zeros(time.size)
+    for hertz in np.exp(generator.uniform(np.log(250), np.log(6000), int(generator.integers(2, 7)))):
+        die = np.pi * _between(generator, 50, 500)
+        height = np.sqrt(die) * (500 / hertz) ** generator.uniform(0, 1.5)
+        reply += height * np.sin(2 * np.pi * hertz * time) * np.exp(-die * time)
+    return _convolved(pulses + breath, reply) * _breath(generator, count)
 
 
 def _whisper(generator: Generator, recordings: Sequence[Samples]) -> Sound:
@@ -236,10 +327,20 @@ def _between(generator: Generator, low: float, high: float) -> float:
 
 def _coloured(generator: Generator, count: int, colour: Callable[[Sound], Sound]) -> Sound:
     """Noise with a spectrum."""
-    size = 1 << max(count - 1, 1).bit_length()
-    spectrum = np.fft.rfft(generator.standard_normal(size))
+    return _filtered(generator.standard_normal(1 << max(count - 1, 1).bit_length()), colour)[:count]
+
+
+def _filtered(sound: Sound, colour: Callable[[Sound], Sound]) -> Sound:
+    """A sound with another spectrum."""
+    size = 1 << max(sound.size - 1, 1).bit_length()
     hertz = np.fft.rfftfreq(size, 1 / RATE).astype(np.float64)
-    return np.asarray(np.fft.irfft(spectrum * colour(hertz), size)[:count])
+    return np.asarray(np.fft.irfft(np.fft.rfft(sound, size) * colour(hertz), size)[: sound.size])
+
+
+def _convolved(sound: Sound, reply: Sound) -> Sound:
+    """A sound, each sample of which calls forth a reply, for as long as it lasts."""
+    size = 1 << (sound.size + reply.size - 1).bit_length()
+    return np.asarray(np.fft.irfft(np.fft.rfft(sound, size) * np.fft.rfft(reply, size), size)[: sound.size])
 
 
 def _harmonics(generator: Generator, count: int, begin: float, end: float) -> Sound:
@@ -286,6 +387,10 @@ def _swell(generator: Generator, count: int) -> Sound:
 Steady = Callable[[Generator, int], Sound]
 Event = Callable[[Generator, Sequence[Samples]], Sound]
 
-STEADY_SHARE = 0.35
-STEADY: tuple[Steady, ...] = (_hiss, _hiss, _hum, _patter)
-EVENTS: tuple[Event, ...] = (_blow, _drop, _puff, _whisper, _call, _call, _squeak, _piece)  # the last needs recordings
+STEADY_SHARE = 0.25
+STEADY: tuple[Steady, ...] = (_hiss, _room_tone, _hum, _patter)
+EVENTS: tuple[Event, ...] = (
+    *(_blow, _knock, _knock, _knock, _drop, _gurgle, _puff, _whisper),
+    *(_call, _call, _throat, _throat, _throat, _squeak, _creak),
+    _piece,  # the last: it needs recordings
+)
