@@ -68,7 +68,7 @@ def explain(
     if label is not None and label not in model.labels:
         raise UsageError(f"{model.card.name} has no class {label!r}; it has {', '.join(model.labels)}")
     if at is not None and not isfinite(at):
-        raise UsageError(f"at is {at}; give the second of the recording to look at")
+        raise UsageError(f"the second to look at is {at}; give a number of seconds")
     whole = audio.prepare(samples, sample_rate)
     if at is not None:
         first = round(at * FRONT_END.sample_rate_hz)
@@ -78,7 +78,7 @@ def explain(
         first = _surest_second(model, whole)
     if not 0 <= first < whole.size:
         seconds = whole.size / FRONT_END.sample_rate_hz
-        raise AudioError(f"second {at} lies outside the recording, which lasts {seconds:.2f} s")
+        raise AudioError(f"second {at} lies outside the recording; give one from 0 to below {seconds:.2f}")
     second = audio.first_second(whole[first:])
     from_seconds = first / FRONT_END.sample_rate_hz
     prediction = _later(model.predict(second, FRONT_END.sample_rate_hz), from_seconds)

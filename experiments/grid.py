@@ -186,9 +186,7 @@ TABLES: dict[str, tuple[Cell, ...]] = {
     "teachers": tuple(
         Cell("gsc", TEACHER_WIDTH, seed, recipe="release", variant=TEACHING_VARIANT) for seed in TEACHER_SEEDS
     ),
-    "dense": tuple(
-        Cell("gsc", TEACHER_WIDTH, seed, recipe="release", variant=DENSE_TEACHER) for seed in TEACHER_SEEDS
-    ),
+    "dense": tuple(Cell("gsc", TEACHER_WIDTH, seed, recipe="release", variant=DENSE_TEACHER) for seed in TEACHER_SEEDS),
     "search": (
         *(Cell("gsc", width, 0, recipe="release", variant=f"search/{trial}") for width, trial in TRIED),
         *(Cell("gsc", 32, seed, recipe="release", variant=PATIENT) for seed in SEEDS),
@@ -325,10 +323,11 @@ def show(cells: Sequence[Cell], jobs: int) -> None:
             remaining += seconds
             state += f", {_minutes(seconds)}"
         print(f"{cell.name:<44}{state}")
-    done = sum(cell.done for cell in cells)
-    rest = f" and {untold} runs of which nothing is known yet" if untold else ""
     cores = "1 core" if jobs == 1 else f"{jobs} cores"
-    print(f"{done} of {len(cells)} done; at least {_minutes(remaining / jobs)} remain on {cores}{rest}")
+    told = f"at least {_minutes(remaining / jobs)} remain on {cores}"
+    rest = f"how long {untold} {'run' if untold == 1 else 'runs'} will take cannot be told yet"
+    parts = ([told] if remaining or not untold else []) + ([rest] if untold else [])
+    print(f"{sum(cell.done for cell in cells)} of {len(cells)} done; {', and '.join(parts)}")
 
 
 def _minutes(seconds: float) -> str:
@@ -341,8 +340,9 @@ def main(words: Sequence[str] | None = None) -> int:
     parser = parser_of(__doc__)
     parser.add_argument("table", nargs="+", choices=tuple(TABLES), help="which runs")
     parser.add_argument("--jobs", type=int, default=1, help="runs at a time, one core each (default: 1)")
-    parser.add_argument("--list", action="store_true", help="say what is done, running and left")
-    parser.add_argument("--prepare", action="store_true", help="only write the runs' folders, for a scheduler to take")
+    instead = parser.add_mutually_exclusive_group()
+    instead.add_argument("--list", action="store_true", help="say what is done, running and left")
+    instead.add_argument("--prepare", action="store_true", help="only write the runs' folders, for a scheduler to take")
     options = parser.parse_args(words)
     if options.jobs < 1:
         parser.error(f"--jobs is {options.jobs}; give a number of at least 1")

@@ -1,16 +1,18 @@
 """What leaning to silence costs and brings: a model with more or less on the bias of silence than it was released with.
 
-python experiments/lean.py MODEL…       a released model's name or a model file; one record each in results/lean/
+python experiments/lean.py MODEL…       a released model's name, a model file, or the folder of a run that is under way:
+                                        what it would be if it ended now; one record each in results/lean/
 
 For each lean and each threshold: validation accuracy, the first fold of ESC-50, which is set apart for choosing, and
 the long recording of experiments/detection.py, which is made of validation clips. `silence_bias` of the release recipe
-and `circlematch.detection.THRESHOLD` were chosen by these figures.
+was chosen by these figures of runs that were under way, whose tests nobody had read; docs/release.md says how.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import detection
@@ -23,15 +25,41 @@ from circlematch.audio import read
 from circlematch.config import FRONT_END
 from circlematch.data.cache import ClipSet, load_split
 from circlematch.data.dataset import SILENCE
+from circlematch.data.epoch import EpochSampler
 from circlematch.data.tasks import read_task
 from circlematch.detection import BACKGROUND
+from circlematch.errors import UsageError
 from circlematch.files import write_json
 from circlematch.machine import commit
 from circlematch.safetensors import digest
+from circlematch.training.checkpoint import read_checkpoint
+from circlematch.training.finish import final_weights
+from circlematch.training.plan import read_plan
+from circlematch.training.run import CHECKPOINT, make_step
 
 RECORDS = RESULTS / "lean"
 LEANS, THRESHOLDS = (0.0, 0.5, 1.0, 1.5, 2.0, 2.5, 3.0), (0.7, 0.8, 0.85, 0.9)  # leans: all that is added to the bias
 RATE = FRONT_END.sample_rate_hz
+
+
+def model_of(name: str) -> circlematch.Model:
+    """What the name stands for."""
+    return as_if_ended(Path(name)) if Path(name).is_dir() else circlematch.load(name)
+
+
+def as_if_ended(folder: Path) -> circlematch.Model:
+    """The model that a run would leave if its last epoch were over."""
+    plan, checkpoint = read_plan(folder), read_checkpoint(folder / CHECKPOINT)
+    if plan.task is None or plan.data is None:
+        raise UsageError(f"{folder} learns from a folder of words; leans are measured with those of a task")
+    card, dataset = checkpoint.card, read_task(plan.task, plan.data)
+    training = load_split(dataset, "train", spare=card.recipe.unknown_share is not None)
+    heard = training.labels[EpochSampler(training, dataset.labels, card.recipe).always]
+    step = make_step(plan.step, card.network, card.recipe, card.seed)
+    step.restore(checkpoint.weights, checkpoint.state)
+    validation = load_split(dataset, "validation")
+    weights, _ = final_weights(step, card.network, card.recipe, dataset.labels, heard, validation)
+    return circlematch.Model(card, weights)
 
 
 def leaning(model: circlematch.Model, lean: float) -> circlematch.Model:
@@ -68,7 +96,9 @@ def measure(
 
 def report(name: str, model: circlematch.Model, leans: dict[str, dict[str, Any]]) -> None:
     """Keep a model's record, and print what was found."""
-    name = world.short(name)
+    name = (
+        f"{world.short(f'{name}/{CHECKPOINT}')}-epoch{model.card.epochs}" if Path(name).is_dir() else world.short(name)
+    )
     record = {"model": name, "weights_sha256": digest(dict(model.tensors)), "leans": leans, "commit": commit()}
     write_json(RECORDS / f"{name}.json", record)
     for lean, figures in leans.items():
@@ -81,11 +111,13 @@ def report(name: str, model: circlematch.Model, leans: dict[str, dict[str, Any]]
 def main(words: Sequence[str] | None = None) -> int:
     """Measure every model that is named."""
     parser = parser_of(__doc__)
-    parser.add_argument("models", nargs="+", metavar="MODEL", help="a released model's name or a model file")
+    parser.add_argument(
+        "models", nargs="+", metavar="MODEL", help="a released model's name, a model file or a run's folder"
+    )
     options = parser.parse_args(words)
 
     def work() -> None:
-        models = {name: circlematch.load(name) for name in options.models}  # a wrong name is told before the long work
+        models = {name: model_of(name) for name in options.models}  # a wrong name is told before the long work
         sounds = [read(path) for path in world.recordings_in(options.data, first_fold=True)]
         recording, said = detection.make_recording(options.data)
         validation = load_split(read_task("gsc1", options.data), "validation")

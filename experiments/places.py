@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+from circlematch.cli import Parser
 from circlematch.errors import CircleMatchError
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -17,7 +18,7 @@ DATA = Path(os.environ.get("CIRCLEMATCH_DATA") or ROOT.parent / "data")
 
 def parser_of(text: str | None, *, data: bool = True) -> argparse.ArgumentParser:
     """A command that explains itself by its module's text, and asks where the recordings lie."""
-    parser = argparse.ArgumentParser(description=text, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = Parser(description=text, formatter_class=argparse.RawDescriptionHelpFormatter)
     if data:
         parser.add_argument(
             "--data", type=Path, default=DATA, help="where the recordings lie (default: $CIRCLEMATCH_DATA or ../data)"

@@ -210,7 +210,8 @@ def test_the_list_says_what_is_done_running_and_left_and_how_long_it_takes(
     assert re.search(r"d16-seed0 +left$", lines[2])
     assert re.search(r"d4-seed4 +left, 10 min$", lines[3])
     assert re.search(r"gsc/release/d4-seed0 +left$", lines[4])
-    assert lines[-1] == "1 of 5 done; at least 10 min remain on 1 core and 3 runs of which nothing is known yet"
+    told = "at least 10 min remain on 1 core, and how long 3 runs will take cannot be told yet"
+    assert lines[-1] == f"1 of 5 done; {told}"
 
 
 def test_the_time_that_is_left_is_that_of_a_begun_runs_own_epochs_or_of_the_same_optimizers(
@@ -264,12 +265,18 @@ def test_a_lock_that_is_let_go_in_a_moment_is_waited_for(tmp_path: Path, monkeyp
             assert free
 
 
-def test_a_wrong_table_or_number_of_jobs_is_one_line(grid: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
-    for words in (["table9"], ["table1", "--jobs", "0"]):
+def test_a_wrong_argument_is_one_line(grid: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
+    for words, told in (
+        (["table9"], "table9"),
+        (["table1", "--jobs", "0"], "--jobs"),
+        (["table1", "--list", "--prepare"], "--prepare"),
+    ):
         with pytest.raises(SystemExit) as stopped:
             grid.main(words)
         assert stopped.value.code == 2
-        assert "error" in capsys.readouterr().err
+        line = capsys.readouterr().err
+        assert told in line
+        assert line.count("\n") == 1
 
 
 def test_missing_data_is_one_line(grid: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

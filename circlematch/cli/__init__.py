@@ -13,7 +13,7 @@ from circlematch._version import __version__
 from circlematch.cli import bench, data, evaluate, explain, export, models, spot, train
 from circlematch.errors import CircleMatchError
 
-__all__ = ["main"]
+__all__ = ["Parser", "main"]
 
 INTERRUPTED = 130  # what shells expect after Ctrl-C
 COMMANDS = (models, spot, explain, train, evaluate, export, data, bench)
