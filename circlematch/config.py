@@ -237,7 +237,6 @@ def release(width: int) -> tuple[Network, Recipe]:
         silence_share=0.8 if small else 0.5,
         even_words=True,
         calibrated=True,
-        silence_bias=1.5 if small else 2.5,
         starts=6 if width < 8 else 4 if small else 1,
         start_epochs=6,
         augmentation=Augmentation(
