@@ -19,7 +19,7 @@ from circlematch.errors import UsageError
 from circlematch.model import Model, write_model
 from circlematch.safetensors import digest
 from circlematch.training.run import Outcome, Run, perform
-from circlematch.training.targets import smoothed, taught
+from circlematch.training.targets import scores_of, smoothed, taught
 
 
 def test_a_smoothed_label_leaves_the_same_part_to_every_class() -> None:
@@ -65,6 +65,31 @@ def test_the_lean_of_a_teacher_is_not_taught() -> None:
     told = taught(labels, clips, [model], recipe)
     np.testing.assert_allclose(taught(labels, clips, [leaning], recipe), told, atol=1e-5)
     assert told[0, silence] > 0.01  # else nothing is shown
+
+
+def test_what_a_teacher_says_is_kept_for_the_same_clips_and_the_same_teacher(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CIRCLEMATCH_CACHE", str(tmp_path))
+    model, asked = circlematch.load("d4-gsc"), []
+    right = Model.scores
+    monkeypatch.setattr(Model, "scores", lambda self, *given: asked.append(self) or right(self, *given))
+    audio = np.random.default_rng(0).integers(-9000, 9000, (3, 16_000)).astype(np.int16)
+    clips = ClipSet("train", audio, np.arange(3), np.zeros(3, np.int64), (None,) * 3, {}, key="these")
+    first, again = (scores_of(model, clips, clips.rows) for _ in range(2))
+    np.testing.assert_array_equal(again, first)
+    assert len(asked) == 1
+    np.testing.assert_array_equal(scores_of(model, clips, clips.rows[1:]), first[1:])
+    assert not np.array_equal(scores_of(certain_of(model, 3), clips, clips.rows), first)
+    scores_of(model, replace(clips, key="others"), clips.rows)
+    assert len(asked) == 4
+    for path in tmp_path.iterdir():
+        path.write_bytes(path.read_bytes()[:-1])  # damaged
+    np.testing.assert_array_equal(scores_of(model, clips, clips.rows), first)
+    assert len(asked) == 5
+    for _ in range(2):  # without a key nothing is kept
+        scores_of(model, replace(clips, key=""), clips.rows)
+    assert len(asked) == 7
 
 
 def test_a_teacher_is_believed_as_its_scores_say() -> None:

@@ -41,6 +41,7 @@ class AudioCache:
     audio: npt.NDArray[np.int16]  # (files, samples), memory-mapped
     row_of: dict[Piece, int]
     broken: dict[Path, str]  # file -> reason
+    key: str
 
 
 @dataclass(frozen=True)
@@ -54,6 +55,7 @@ class ClipSet:
     speakers: tuple[str | None, ...]
     broken: dict[Path, str]
     spare: int = 0  # how many, at the end, only some recipes hear
+    key: str = ""  # of `audio` in the cache; nothing for samples from elsewhere
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -104,6 +106,7 @@ def load_split(
         tuple(clip.speaker for clip in kept),
         store.broken,
         spare=sum(clip.path not in store.broken for clip in dataset.spare) if spare else 0,
+        key=store.key,
     )
 
 
@@ -132,7 +135,10 @@ def decode(pieces: Sequence[Piece], cache: Path, begins: Callable[[], None] | No
     broken = {pieces[number]: reason for number, reason in index["broken"]}
     kept = [piece for piece in pieces if piece not in broken]
     return AudioCache(
-        audio, {piece: row for row, piece in enumerate(kept)}, {path: reason for (path, _), reason in broken.items()}
+        audio,
+        {piece: row for row, piece in enumerate(kept)},
+        {path: reason for (path, _), reason in broken.items()},
+        folder.name,
     )
 
 
