@@ -234,7 +234,7 @@ def release(width: int) -> tuple[Network, Recipe]:
         peak_learning_rate=3e-2 if small else 1e-2,
         label_smoothing=0.0,
         unknown_share=0.15,
-        silence_share=0.8 if small else 0.5,
+        silence_share=0.8 if small else 0.65,
         even_words=True,
         calibrated=True,
         starts=6 if width < 8 else 4 if small else 1,

@@ -78,7 +78,7 @@ class Cell:
     @property
     def teaches(self) -> bool:
         """Whether others learn from it."""
-        return self.variant in TEACHERS
+        return self.variant == TEACHING_VARIANT
 
     @property
     def teachers(self) -> tuple[Cell, ...]:
@@ -126,13 +126,13 @@ READINGS: dict[str, dict[str, Any]] = {
     "slope0.3": {"leaky_slope": 0.3},
     "no-dropout": {"dropout": 0.0},
 }
-# Larger networks that the release's learn from: 38,182 parameters, and 62,758 where all bands are seen at once.
-TEACHER = {"epochs": 40, "peak_learning_rate": 5e-3, "dropout": 0.1, "calibrated": False}
-TEACHERS: dict[str, dict[str, Any]] = {"teacher/wide": TEACHER, "teacher/dense": TEACHER | {"dense_bands": True}}
-TEACHER_WIDTH, TEACHER_SEEDS = 128, range(2)
+# Networks of 38,182 parameters that the release's learn from. The two that there are heard the made noise of before
+# (commit 3a9f647); what it was matters little, for they are asked about words only.
+TEACHING_VARIANT, TEACHER_WIDTH, TEACHER_SEEDS = "teacher/wide", 128, range(2)
+TEACHER = {"epochs": 40, "peak_learning_rate": 5e-3, "dropout": 0.1, "silence_share": 0.5, "calibrated": False}
 VARIANTS: dict[str, dict[str, Any]] = {
     **{f"reading/{name}": {"epochs": READING_EPOCHS} | changes for name, changes in READINGS.items()},
-    **TEACHERS,
+    TEACHING_VARIANT: TEACHER,
 }
 
 
@@ -153,9 +153,7 @@ TABLES: dict[str, tuple[Cell, ...]] = {
     **{f"table2-{task}": table2(task) for task in ("composite", "gsc2")},
     "release": tuple(Cell("gsc", width, seed, recipe="release") for seed in SEEDS for width in WIDTHS),
     "teachers": tuple(
-        Cell("gsc", TEACHER_WIDTH, seed, recipe="release", variant=variant)
-        for variant in TEACHERS
-        for seed in TEACHER_SEEDS
+        Cell("gsc", TEACHER_WIDTH, seed, recipe="release", variant=TEACHING_VARIANT) for seed in TEACHER_SEEDS
     ),
     "reading": tuple(
         Cell("gsc1", width, seed, variant=f"reading/{name}")
