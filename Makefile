@@ -31,7 +31,7 @@ $(BIN)/python:
 
 # Both are editable installs: the engine is compiled in place, and again when its sources change.
 $(VENV)/.demo: $(BIN)/python pyproject.toml setup.py constraints.txt $(ENGINE)
-	PIP_CONSTRAINT=constraints.txt $(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[torch]"
+	PIP_CONSTRAINT=constraints.txt $(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[torch,plot]"
 	@touch $@
 
 $(VENV)/.dev: $(BIN)/python pyproject.toml setup.py constraints.txt $(ENGINE)

@@ -30,14 +30,23 @@ def measured(folder: str, name: str) -> dict[str, Any] | None:
 
 def first_fold(run: str, weights: str) -> dict[str, Any]:
     """What the model of a run made of ESC-50's first fold."""
-    path = RESULTS / "world" / "first-fold" / f"{run.replace('/', '-')}.json"
-    command = f"experiments/world.py --first-fold runs/{run}/model.safetensors"
+    record = _of_run(run, weights, "first-fold", " --first-fold")
+    if "at_equal_sounds" not in record:
+        raise SystemExit(f"results/world/first-fold of {run} does not say what validation is at equal sounds")
+    return record
+
+
+def other_folds(run: str, weights: str) -> dict[str, Any]:
+    """What the model of a run made of the folds that are the measure."""
+    return _of_run(run, weights, "seeds", "")
+
+
+def _of_run(run: str, weights: str, folder: str, option: str) -> dict[str, Any]:
+    path = RESULTS / "world" / folder / f"{run.replace('/', '-')}.json"
+    command = f"experiments/world.py{option} runs/{run}/model.safetensors"
     if not path.exists():
         raise SystemExit(f"{path} is missing: run {command}")
-    record = checked(path, command, weights)
-    if "at_equal_sounds" not in record:
-        raise SystemExit(f"{path} does not say what validation is at equal sounds: run {command}")
-    return record
+    return checked(path, command, weights)
 
 
 def checked(path: Path, command: str, weights: str | None = None) -> dict[str, Any]:

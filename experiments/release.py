@@ -91,7 +91,8 @@ FAMILIES = (
         "for use: it has heard noise, and words that are not meant for it",
         COMMON_LIMITS,
         "The noise in Google's archives is cut from the recordings of noise whose first four fifths were trained on; "
-        "ESC-50 is noise that it never heard.",
+        "ESC-50 (CC BY-NC) is noise that it never heard. Its first fold helped to choose the recipe and the seed, the "
+        "other four measure.",
     ),
     Family(
         "gsc1",
@@ -176,11 +177,16 @@ def card_text(name: str) -> str:
         "## How it was made",
         f"- Recipe `{family.recipe}`, {card.epochs} epochs, peak learning rate {card.recipe.peak_learning_rate:g}, seed"
         f" {card.seed}: the best of {len(seeds)} on {family.rule}{_deciding(card, family)}. Commit `{card.commit}`.",
-        f"- `circlematch train --task {card.task} --width {card.network.width} --recipe {family.recipe}"
-        f" --seed {card.seed}{_teachers(card, family)}` at that commit trains it again; bits are the same on the same"
-        " kind of processor, with the same compiler and NumPy.",
+        f"- `circlematch train --task {card.task} --data DATA --width {card.network.width} --recipe {family.recipe}"
+        f" --seed {card.seed}{_teachers(card, family)}` at that commit trains it again (DATA: where the data of below"
+        " lie); bits are the same on the same kind of processor, with the same compiler and NumPy.",
         *(f"- {told[0].upper()}{told[1:]}." for told in card.notes if told.startswith(TAUGHT_BY)),
-        *(f"- Its scores were divided by {record['temperature']:.2f}." for record in own if "temperature" in record),
+        *(
+            f"- When training was over its scores were divided by {record['temperature']:.2f}, so that they are as sure"
+            " as validation says."
+            for record in own
+            if record.get("temperature", 1) > 1
+        ),
         *([f"- {note}"] if note else []),
         f"- SHA-256 of the weights: `{weights_of(name)}`.",
         "",
@@ -229,7 +235,9 @@ def _deciding(card: Card, family: Family) -> str:
     if not family.noisy:
         return ""
     cell = Cell(family.task, card.network.width, card.seed, recipe=family.recipe)
-    return f": {at_equal_sounds(cell, weights_of(card.name)):.2%}. It leans as the recipe says"
+    lean = card.recipe.silence_bias
+    leans = f"{lean:+g} was added to its bias of silence" if lean else "It does not lean to silence itself"
+    return f": {at_equal_sounds(cell, weights_of(card.name)):.2%}. {leans}"
 
 
 def _accuracies(accuracy: dict[str, float], seeds: list[dict[str, Any]]) -> list[str]:
@@ -251,7 +259,8 @@ def _world(name: str) -> list[str]:
     return [
         f"Of {found['seconds']:,} seconds of sounds that are no speech (four folds of ESC-50, not seen before)"
         f" {found['seconds_taken_for_a_keyword']:.2%} are taken for a keyword; the detector finds one in"
-        f" {found['recordings_with_a_hit']:.2%} of the {found['recordings']:,} recordings of five seconds.",
+        f" {found['recordings_with_a_hit']:.2%} of the {found['recordings']:,} recordings of five seconds, at the"
+        f" threshold {found['threshold']:g}.",
         "",
     ]
 

@@ -1,7 +1,7 @@
 """What a model makes of sounds that are no speech: ESC-50, two thousand recordings of five seconds.
 
-python experiments/world.py MODEL…      a released model's name or a model file; one record each in results/world/
-                                        (of a file only with --first-fold)
+python experiments/world.py MODEL…      a released model's name or a model file; one record each in results/world/,
+                                        of files in its folder seeds/
 
 ESC-50 (Piczak, 2015) is CC BY-NC: models are measured with it, never trained on it. Its first fold may help to choose a
 recipe; the other four are the measure. Every second is judged alone, as a clip, and the whole recording by the detector
@@ -105,18 +105,16 @@ def short(name: str) -> str:
     return "-".join(reversed(inner))
 
 
-def record_path(name: str, first_fold: bool) -> Path | None:
-    """Where the record goes: released models by the four folds, any by the first."""
-    if first_fold:
-        return RECORDS / "first-fold" / f"{short(name)}.json"
-    return None if Path(name).is_file() else RECORDS / f"{name}.json"
+def record_path(name: str, first_fold: bool) -> Path:
+    """Where the record goes."""
+    folder = RECORDS / ("first-fold" if first_fold else "seeds" if Path(name).is_file() else "")
+    return folder / f"{short(name)}.json"
 
 
 def report(name: str, model: circlematch.Model, found: dict[str, Any], first_fold: bool) -> None:
-    """Keep the record where there is a place for it, and print what was found."""
+    """Keep the record, and print what was found."""
     record = {"model": short(name), "weights_sha256": digest(dict(model.tensors)), **found, "commit": commit()}
-    if (path := record_path(name, first_fold)) is not None:
-        write_json(path, record)
+    write_json(record_path(name, first_fold), record)
     print(
         f"{name}: {found['seconds_taken_for_a_keyword']:.2%} of {found['seconds']:,} seconds taken for a keyword; "
         f"a hit in {found['recordings_with_a_hit']:.2%} of {found['recordings']:,} recordings"

@@ -56,8 +56,13 @@ def on_the_way(axes: Any) -> np.ndarray:
     return np.concatenate([np.linspace(a, b, 500) for path in ends for a, b in pairwise(path)])
 
 
+def panels_of(figures: ModuleType) -> list[Any]:
+    """All panels of both pictures."""
+    return [axes for name in figures.PARETO for axes in figures.draw_pareto(name).axes]
+
+
 def test_no_name_lies_on_a_name_a_point_a_curve_or_the_legend(figures: ModuleType) -> None:
-    figure = figures.draw_pareto()
+    figure = figures.draw_pareto("pareto")
     renderer = FigureCanvasAgg(figure).get_renderer()
     figure.draw(renderer)
     written = 0
@@ -93,19 +98,19 @@ def test_a_name_without_a_free_place_stands_beside_its_point(figures: ModuleType
 
 
 def test_a_title_says_that_nothing_was_run_until_there_is_a_record(figures: ModuleType, results: Path) -> None:
-    assert [axes.get_title().endswith(": not run here") for axes in figures.draw_pareto().axes] == [True] * 4
+    assert [axes.get_title().endswith(": not run here") for axes in panels_of(figures)] == [True] * 4
     record = figures.Cell("en31", 8, 0).record
     assert record.is_relative_to(results)
     record.parent.mkdir(parents=True)
     record.write_text(json.dumps({"parameters": 2461, "accuracy": {"test": 0.875}}))
-    axes = figures.draw_pareto().axes
+    axes = panels_of(figures)
     assert [panel.get_title().endswith(": not run here") for panel in axes] == [True, True, False, True]
     assert [[2461.0, 87.5]] in [line.get_xydata().tolist() for line in axes[2].lines]
 
 
 def test_the_papers_words_have_the_counts_of_their_classes(figures: ModuleType, results: Path) -> None:
     """D4 has 982 parameters for 12 classes, 1381 for EN31 and 1150 for ES20 (Section 4.2)."""
-    axes = figures.draw_pareto().axes
+    axes = panels_of(figures)
     assert [panel.lines[0].get_xydata()[0].tolist() for panel in axes] == [
         [982, 85.74],
         [982, 86.94],
@@ -117,7 +122,7 @@ def test_the_papers_words_have_the_counts_of_their_classes(figures: ModuleType, 
 def test_a_figure_that_was_not_read_at_its_source_is_shown_apart(figures: ModuleType, results: Path) -> None:
     peers = json.loads(figures.PEERS.read_text())
     assert all(peer["source"] for peer in peers)
-    first = figures.draw_pareto().axes[0]
+    first = panels_of(figures)[0]
     clouds = {cloud.get_label(): cloud.get_offsets().tolist() for cloud in first.collections if cloud.get_label()}
     for apart, label in (
         (False, "others, as published, with their own silence"),

@@ -11,7 +11,7 @@ import tempfile
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NoReturn
 
 import numpy as np
 import pytest
@@ -588,6 +588,18 @@ def test_a_write_that_fails_at_any_moment_keeps_the_old_file_and_leaves_no_part(
         write_atomically(path, write)
 
     assert [(entry.name, entry.read_text()) for entry in tmp_path.iterdir()] == [("record.json", "old")]
+
+
+def test_a_place_where_nothing_can_be_written_is_named_by_its_own_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(prefix: str, suffix: str, **place: Path) -> NoReturn:
+        raise FileNotFoundError(2, "No such file or directory", str(place["dir"] / f"{prefix}123{suffix}"))
+
+    monkeypatch.setattr("circlematch.files.tempfile.mkstemp", refuse)
+    with pytest.raises(FileNotFoundError) as refused:
+        write_json(tmp_path / "record.json", {})
+    assert refused.value.filename == str(tmp_path / "record.json")
 
 
 def test_the_new_file_takes_the_place_of_the_old_one_only_when_it_is_whole(tmp_path: Path) -> None:
