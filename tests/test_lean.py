@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
 from types import ModuleType
 
 import numpy as np
 import pytest
 from scripts import load_script
+from test_tiny_tasks import write_speech_commands
 
 import circlematch
+from circlematch.cli import main
+from circlematch.config import Network, Recipe
 from circlematch.data.cache import ClipSet
 from circlematch.detection import Hit
+from circlematch.errors import UsageError
+from circlematch.training.plan import Plan, write_plan
 
 
 @pytest.fixture
@@ -19,12 +26,15 @@ def lean() -> ModuleType:
     return load_script("experiments/lean.py")
 
 
-@pytest.mark.parametrize("name", ["d4-gsc", "d16-gsc", "d16-gsc1"])
+def leaning_model() -> circlematch.Model:
+    """A model whose card says that 1.25 is in its bias of silence."""
+    model = circlematch.load("d4-gsc1")
+    return circlematch.Model(replace(model.card, recipe=replace(model.card.recipe, silence_bias=1.25)), model.tensors)
+
+
 @pytest.mark.parametrize("much", [-1.0, 0.0, 0.75])
-def test_only_the_bias_of_silence_changes_by_the_difference_to_the_cards_lean(
-    lean: ModuleType, name: str, much: float
-) -> None:
-    model, kept = circlematch.load(name), circlematch.load(name)
+def test_only_the_bias_of_silence_changes_by_the_difference_to_the_cards_lean(lean: ModuleType, much: float) -> None:
+    model, kept = leaning_model(), leaning_model()
     other = lean.leaning(model, much)
     assert other.card == model.card
     assert other.tensors.keys() == model.tensors.keys()
@@ -34,28 +44,45 @@ def test_only_the_bias_of_silence_changes_by_the_difference_to_the_cards_lean(
             np.testing.assert_array_equal(other.tensors[tensor], values)
     change = other.tensors["head.readout.bias"] - kept.tensors["head.readout.bias"]
     silence = model.labels.index("silence")
-    assert change[silence] == pytest.approx(much - model.card.recipe.silence_bias, abs=1e-6)
+    assert change[silence] == pytest.approx(much - 1.25, abs=1e-6)
     assert not np.delete(change, silence).any()
 
 
-def test_the_card_of_some_released_model_says_that_it_leans() -> None:
-    """Else the test above could not tell a lean from what is added to it."""
-    assert circlematch.load("d16-gsc").card.recipe.silence_bias > 0
-    assert circlematch.load("d16-gsc1").card.recipe.silence_bias == 0
-
-
 def test_a_model_with_the_lean_of_its_card_is_the_same_model(lean: ModuleType) -> None:
-    model = circlematch.load("d16-gsc")
+    model = leaning_model()
     same = lean.leaning(model, model.card.recipe.silence_bias)
     assert same.compact == model.compact
 
 
 def test_the_score_of_silence_rises_by_the_lean_and_no_other_score_does(lean: ModuleType) -> None:
-    model = circlematch.load("d16-gsc")
+    model = leaning_model()
     clips = np.random.default_rng(0).integers(-3000, 3000, (2, 16_000)).astype(np.int16)
     rise = lean.leaning(model, model.card.recipe.silence_bias + 2).scores(clips) - model.scores(clips)
     expected = [2.0 if label == "silence" else 0.0 for label in model.labels]
     np.testing.assert_allclose(rise, [expected, expected], atol=1e-5)
+
+
+def test_a_run_under_way_is_measured_as_it_would_end(lean: ModuleType, tmp_path: Path) -> None:
+    data, folder = tmp_path / "data", tmp_path / "runs" / "gsc" / "release" / "d4-seed0"
+    write_speech_commands(data / "speech_commands_v0.02")
+    recipe = Recipe(epochs=2, batch_size=8, even_words=True, calibrated=True, silence_bias=1.0)
+    plan = Plan("gsc2", data, None, Network(width=4), recipe, 0)
+    write_plan(folder, plan)
+    assert main(["train", "--resume", str(folder)]) == 0
+    ended, under_way = circlematch.load(str(folder / "model.safetensors")), lean.model_of(str(folder))
+    assert under_way.card.epochs == 2
+    assert under_way.tensors.keys() == ended.tensors.keys()
+    for name, values in ended.tensors.items():
+        np.testing.assert_array_equal(under_way.tensors[name], values, err_msg=name)
+    checkpoint = circlematch.load(str(folder / "checkpoint.safetensors"))
+    assert not np.array_equal(checkpoint.tensors["head.readout.bias"], ended.tensors["head.readout.bias"])
+    lean.RECORDS = tmp_path
+    lean.report(str(folder), under_way, {})
+    assert (tmp_path / "gsc-release-d4-seed0-epoch2.json").exists()
+    (folder / "run.json").unlink()
+    write_plan(folder, replace(plan, task=None))
+    with pytest.raises(UsageError, match="learns from a folder of words"):
+        lean.model_of(str(folder))
 
 
 class Parrot:
