@@ -504,14 +504,15 @@ def _seeds_text(records: Sequence[dict[str, Any]]) -> str:
 
 
 def _what_by_width(of_width: dict[int, list[dict[str, Any]]], common: Set[str]) -> str:
-    """How a row differs from the paper's recipe; by width where its records do not agree."""
+    """How a row differs from the paper's recipe: what all its records have, then by width where they do not agree."""
+    records = [record for some in of_width.values() for record in some]
+    shared = set.intersection(*(set(_changes(record)) | set(_said(record)) for record in records))
     widths_of: dict[str, list[str]] = {}
-    for width, records in sorted(of_width.items()):
-        for text in dict.fromkeys(_what(record, common) for record in records):
+    for width, some in sorted(of_width.items()):
+        for text in dict.fromkeys(_what(record, lambda text: text not in shared) for record in some):
             widths_of.setdefault(text, []).append(f"D{width}")
-    if len(widths_of) == 1:
-        return next(iter(widths_of))
-    return "; ".join(f"{', '.join(widths)}: {text}" for text, widths in widths_of.items())
+    own = [f"{', '.join(widths)}: {text}" for text, widths in widths_of.items() if text]
+    return "; ".join(filter(None, [_what(records[0], lambda text: text in shared - common), *own]))
 
 
 def _changes(record: dict[str, Any]) -> list[str]:
@@ -527,14 +528,19 @@ def _changes(record: dict[str, Any]) -> list[str]:
     ]
 
 
-def _what(record: dict[str, Any], common: Set[str]) -> str:
-    """How a trial differs from the paper's recipe and from the others of its table, and what settings cannot say."""
-    changes = [change for change in _changes(record) if change not in common]
+def _said(record: dict[str, Any]) -> list[str]:
+    """What must be known of a trial that its settings cannot say."""
     prototype = record.get("prototype", {})
     said = [f"{name}: {text}" for name, text in prototype.items()] if isinstance(prototype, dict) else [prototype]
     structure = STRUCTURES[record["structure"]] if "structure" in record else ""
     data = () if "note" in record else record.get("dataset_notes", ())
-    return "; ".join(filter(None, (structure, ", ".join(changes), *said, record.get("note"), *data)))
+    return [text for text in (structure, *said, record.get("note", ""), *data) if text]
+
+
+def _what(record: dict[str, Any], shown: Callable[[str], bool]) -> str:
+    """The part of a trial's settings and notes that is to be shown."""
+    settings = ", ".join(filter(shown, _changes(record)))
+    return "; ".join(filter(None, (settings, *filter(shown, _said(record)))))
 
 
 def page() -> str:

@@ -3,7 +3,7 @@
 A scene is either steady (wind, rain, hum) or events on a bed: blows, knocks, drops, breath, calls, squeaks, and pieces
 of recorded noise at other speeds; alone, in a rhythm, or strewn; in a room, through a microphone. Nothing here imitates
 a certain sound. What matters is the variety, every attack, pitch, colour and rhythm that a room, a street or an animal
-may have, and that nothing gives a sound away as made: no hiss between events, no echo, a cut between scenes.
+may have; and that nothing gives a sound away as made, as would silence between events, a missing echo or a hard cut.
 """
 
 from __future__ import annotations
