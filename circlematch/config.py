@@ -237,6 +237,7 @@ def release(width: int) -> tuple[Network, Recipe]:
         silence_share=0.8 if small else 0.65,
         even_words=True,
         calibrated=True,
+        silence_bias=0.5,
         starts=6 if width < 8 else 4 if small else 1,
         start_epochs=6,
         augmentation=Augmentation(
