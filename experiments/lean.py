@@ -5,7 +5,7 @@ python experiments/lean.py MODEL…       a released model's name, a model file,
 
 For each lean and each threshold: validation accuracy, the first fold of ESC-50, which is set apart for choosing, and
 the long recording of experiments/detection.py, which is made of validation clips. `silence_bias` of the release recipe
-was chosen by these figures of runs that were under way, whose tests nobody had read; docs/release.md says how.
+was chosen by these figures of runs that were under way, whose tests nobody had looked at; docs/release.md says how.
 """
 
 from __future__ import annotations
@@ -52,7 +52,9 @@ def as_if_ended(folder: Path) -> circlematch.Model:
     plan, checkpoint = read_plan(folder), read_checkpoint(folder / CHECKPOINT)
     if plan.task is None or plan.data is None:
         raise UsageError(f"{folder} learns from a folder of words; leans are measured with those of a task")
-    card, dataset = checkpoint.card, read_task(plan.task, plan.data)
+    if not checkpoint.history:
+        raise UsageError(f"{folder} has not ended its first epoch; try again later")
+    card, dataset = replace(checkpoint.card, recipe=plan.recipe), read_task(plan.task, plan.data)
     training = load_split(dataset, "train", spare=card.recipe.unknown_share is not None)
     heard = training.labels[EpochSampler(training, dataset.labels, card.recipe).always]
     step = make_step(plan.step, card.network, card.recipe, card.seed)

@@ -32,7 +32,8 @@ def first_fold(run: str, weights: str) -> dict[str, Any]:
     """What the model of a run made of ESC-50's first fold."""
     record = _of_run(run, weights, "first-fold", " --first-fold")
     if "at_equal_sounds" not in record:
-        raise SystemExit(f"results/world/first-fold of {run} does not say what validation is at equal sounds")
+        command = f"experiments/world.py --first-fold runs/{run}/model.safetensors"
+        raise SystemExit(f"the first fold of {run} does not say what validation is at equal sounds: run {command}")
     return record
 
 

@@ -178,8 +178,9 @@ def card_text(name: str) -> str:
         f"- Recipe `{family.recipe}`, {card.epochs} epochs, peak learning rate {card.recipe.peak_learning_rate:g}, seed"
         f" {card.seed}: the best of {len(seeds)} on {family.rule}{_deciding(card, family)}. Commit `{card.commit}`.",
         f"- `circlematch train --task {card.task} --data DATA --width {card.network.width} --recipe {family.recipe}"
-        f" --seed {card.seed}{_teachers(card, family)}` at that commit trains it again (DATA: where the data of below"
-        " lie); bits are the same on the same kind of processor, with the same compiler and NumPy.",
+        f" --seed {card.seed}{_teachers(card, family)}` at that commit trains it again (DATA: the folder that"
+        " holds the data named below); bits are the same on the same kind of processor, with the same compiler and"
+        " NumPy.",
         *(f"- {told[0].upper()}{told[1:]}." for told in card.notes if told.startswith(TAUGHT_BY)),
         *(
             f"- When training was over its scores were divided by {record['temperature']:.2f}, so that they are as sure"
@@ -235,9 +236,8 @@ def _deciding(card: Card, family: Family) -> str:
     if not family.noisy:
         return ""
     cell = Cell(family.task, card.network.width, card.seed, recipe=family.recipe)
-    lean = card.recipe.silence_bias
-    leans = f"{lean:+g} was added to its bias of silence" if lean else "It does not lean to silence itself"
-    return f": {at_equal_sounds(cell, weights_of(card.name)):.2%}. {leans}"
+    equal = at_equal_sounds(cell, weights_of(card.name))
+    return f": {equal:.2%}. As released, its bias of silence was raised by {card.recipe.silence_bias:g}"
 
 
 def _accuracies(accuracy: dict[str, float], seeds: list[dict[str, Any]]) -> list[str]:

@@ -461,8 +461,8 @@ def _what_follows(changes: dict[str, dict[str, Any]]) -> list[str]:
     pairs = [f"{row['pairs_kept']:.0%}" for row in changes.values()]
     return [
         "The paper says of its one example that the order is largely retained. Over the whole test all five peaks keep",
-        f"their order in {', '.join(clips)}; of the pairs",
-        f"of peaks {', '.join(pairs)} do. So it is when a word is shifted, and less so when it is compressed.",
+        f"their order in {', '.join(clips)}, and so do",
+        f"{', '.join(pairs)} of the pairs of peaks.",
         "",
     ]
 
@@ -557,6 +557,7 @@ def page() -> str:
     for task, title in TASKS.items():
         lines += ["", f"## Table 1: {title}", "", *table1(task, "paper")]
         lines += halves() if task == "composite" else []
+    lines += ["", "![Accuracy against parameters](figures/pareto_mswc.png)"]
     for task in TABLE2:
         lines += ["", f"## Table 2: D16, {TASKS[task]}", "", *table2(task)]
     lines += ["", "![What each part is worth](figures/ablations.png)"]
@@ -567,7 +568,7 @@ def page() -> str:
         "",
         *release(),
         "",
-        "## Before that: another made noise, and a lean to silence of 2.5 (at D4 and D8 1.5)",
+        "## Before that: another made noise, less silence at D16 and D32, a lean to it of 2.5 (at D4 and D8 1.5)",
         "",
         *release_before("earlier-noise"),
         "",

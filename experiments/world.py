@@ -1,7 +1,7 @@
 """What a model makes of sounds that are no speech: ESC-50, two thousand recordings of five seconds.
 
 python experiments/world.py MODEL…      a released model's name or a model file; one record each in results/world/,
-                                        of files in its folder seeds/
+                                        for model files in its folder seeds/, and in first-fold/ for the first fold
 
 ESC-50 (Piczak, 2015) is CC BY-NC: models are measured with it, never trained on it. Its first fold may help to choose a
 recipe; the other four are the measure. Every second is judged alone, as a clip, and the whole recording by the detector

@@ -329,10 +329,10 @@ def test_a_row_whose_records_differ_says_so_by_width(experiments: dict[str, Modu
     for width in (8, 16):
         cell = grid.Cell("gsc1", width, 0, variant="reading/slope0.3")
         keep(grid, cell, validation=0.9)
-        record = json.loads(cell.record.read_text()) | {"prototype": {"speed": f"a {width}th"}}
+        record = json.loads(cell.record.read_text()) | {"prototype": {"speed": f"a {width}th", "noise": "none"}}
         cell.record.write_text(json.dumps(record))
     (line,) = tables.variants(grid.RESULTS / "gsc1" / "reading", 30)[2:]
-    assert line.endswith("| D8: leaky_slope 0.3; speed: a 8th; D16: leaky_slope 0.3; speed: a 16th |")
+    assert line.endswith("| leaky_slope 0.3; noise: none; D8: speed: a 8th; D16: speed: a 16th |")
 
 
 def test_every_structure_is_described(experiments: dict[str, ModuleType]) -> None:

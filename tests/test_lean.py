@@ -62,10 +62,17 @@ def test_the_score_of_silence_rises_by_the_lean_and_no_other_score_does(lean: Mo
     np.testing.assert_allclose(rise, [expected, expected], atol=1e-5)
 
 
+def rewrite_plan_of_an_ended_run(folder: Path, plan: Plan) -> None:
+    """As if the run had been given this plan before its end."""
+    (folder / "run.json").unlink()
+    write_plan(folder, plan)
+
+
 def test_a_run_under_way_is_measured_as_it_would_end(lean: ModuleType, tmp_path: Path) -> None:
     data, folder = tmp_path / "data", tmp_path / "runs" / "gsc" / "release" / "d4-seed0"
     write_speech_commands(data / "speech_commands_v0.02")
     recipe = Recipe(epochs=2, batch_size=8, even_words=True, calibrated=True, silence_bias=1.0)
+    recipe = replace(recipe, unknown_share=0.5, silence_share=0.5)
     plan = Plan("gsc2", data, None, Network(width=4), recipe, 0)
     write_plan(folder, plan)
     assert main(["train", "--resume", str(folder)]) == 0
@@ -76,11 +83,15 @@ def test_a_run_under_way_is_measured_as_it_would_end(lean: ModuleType, tmp_path:
         np.testing.assert_array_equal(under_way.tensors[name], values, err_msg=name)
     checkpoint = circlematch.load(str(folder / "checkpoint.safetensors"))
     assert not np.array_equal(checkpoint.tensors["head.readout.bias"], ended.tensors["head.readout.bias"])
+    rewrite_plan_of_an_ended_run(folder, replace(plan, recipe=replace(recipe, silence_bias=3.0)))
+    more = lean.model_of(str(folder))
+    assert more.card.recipe.silence_bias == 3.0
+    rise = more.tensors["head.readout.bias"] - under_way.tensors["head.readout.bias"]
+    assert rise[more.labels.index("silence")] == pytest.approx(2.0, abs=1e-5)
     lean.RECORDS = tmp_path
     lean.report(str(folder), under_way, {})
     assert (tmp_path / "gsc-release-d4-seed0-epoch2.json").exists()
-    (folder / "run.json").unlink()
-    write_plan(folder, replace(plan, task=None))
+    rewrite_plan_of_an_ended_run(folder, replace(plan, task=None))
     with pytest.raises(UsageError, match="learns from a folder of words"):
         lean.model_of(str(folder))
 

@@ -71,7 +71,7 @@ def test_readme_tables_cards_and_figures_are_drawn_from_the_records(repository: 
     assert checked.returncode == 0, checked.stderr
 
 
-@pytest.mark.parametrize("folder", ["archive", "detection", "errors", "lean", "world"])
+@pytest.mark.parametrize("folder", ["archive", "detection", "errors", "lean", "world", "world/seeds"])
 def test_what_was_measured_of_a_model_was_measured_of_these_weights(repository: Path, folder: str) -> None:
     paths = sorted((repository / "results" / folder).glob("*.json"))
     assert paths
@@ -87,11 +87,12 @@ def test_what_was_measured_of_a_model_was_measured_of_these_weights(repository: 
 
 
 @pytest.mark.parametrize("folder", ["detection", "errors", "lean", "world", "world/first-fold"])
-@pytest.mark.parametrize("before", ["before", "untaught"])
+@pytest.mark.parametrize("before", ["before", "untaught", "earlier-noise"])
 def test_what_was_measured_of_the_models_before_was_measured_of_their_weights(
     repository: Path, folder: str, before: str
 ) -> None:
-    runs = [json.loads(path.read_text()) for path in (repository / "results/gsc/release" / before).glob("*.json")]
+    folders = (repository / "results/gsc/release" / before, repository / "results/gsc/search")
+    runs = [json.loads(path.read_text()) for runs in folders for path in runs.glob("d*-seed*.json")]
     known = {run["weights_sha256"] for run in runs}
     paths = sorted((repository / "results" / folder / before).glob("*.json"))
     assert paths

@@ -83,13 +83,17 @@ def test_what_a_teacher_says_is_kept_for_the_same_clips_and_the_same_teacher(
     assert not np.array_equal(scores_of(certain_of(model, 3), clips, clips.rows), first)
     scores_of(model, replace(clips, key="others"), clips.rows)
     assert len(asked) == 4
-    for path in tmp_path.iterdir():
-        path.write_bytes(path.read_bytes()[:-1])  # damaged
-    np.testing.assert_array_equal(scores_of(model, clips, clips.rows), first)
+    steeper = replace(model.card, network=replace(model.card.network, leaky_slope=0.4))
+    assert not np.array_equal(scores_of(Model(steeper, model.tensors), clips, clips.rows), first)
     assert len(asked) == 5
+    for damage in (lambda content: content[:-1], lambda content: b""):
+        for path in tmp_path.iterdir():
+            path.write_bytes(damage(path.read_bytes()))
+        np.testing.assert_array_equal(scores_of(model, clips, clips.rows), first)
+    assert len(asked) == 7
     for _ in range(2):  # without a key nothing is kept
         scores_of(model, replace(clips, key=""), clips.rows)
-    assert len(asked) == 7
+    assert len(asked) == 9
 
 
 def test_a_teacher_is_believed_as_its_scores_say() -> None:

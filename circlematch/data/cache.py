@@ -66,7 +66,7 @@ class ClipSet:
 
 
 def default_cache() -> Path:
-    """Where decoded audio is kept: $CIRCLEMATCH_CACHE, or the user's cache folder."""
+    """Where decoded audio is kept, and what teachers say of it: $CIRCLEMATCH_CACHE, or the user's cache folder."""
     if chosen := os.environ.get("CIRCLEMATCH_CACHE"):
         return Path(chosen)
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"

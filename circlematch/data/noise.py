@@ -2,7 +2,7 @@
 
 All of it lies in one pool of numbers; a clip's noise is a stretch of the pool, from any place, times a gain. White
 noise has a mean square of one, and so has each recording and each made scene as a whole, but for those whose peak would
-then lie above `sounds.CREST`, about every fourth scene: they are quieter. A network learns a pool by heart: one of a
+then lie above `sounds.CREST`, about every third scene: they are quieter. A network learns a pool by heart: one of a
 quarter of an hour of made sounds it took for words in 0.02 % of the places, and sounds made anew in 1.2 %. So a part of
 the pool is made anew for each epoch.
 """

@@ -22,7 +22,9 @@ from circlematch.model import Model
 from circlematch.safetensors import digest
 from circlematch.training.step import Targets
 
-__all__ = ["check_teachers", "smoothed", "taught"]
+__all__ = ["check_teachers", "scores_of", "smoothed", "taught"]
+
+FORMAT = 1  # of what is kept of a teacher; goes up when the engine's scores change
 
 
 def smoothed(labels: npt.NDArray[np.int64], classes: int, smoothing: float) -> Targets:
@@ -70,11 +72,11 @@ def scores_of(teacher: Model, clips: ClipSet, rows: npt.NDArray[np.int64]) -> np
     if not clips.key:
         return teacher.scores(clips.audio, rows)
     who = f"{digest(dict(teacher.tensors))} {teacher.card.network}"
-    key = hashlib.sha256(f"{clips.key} {who}".encode() + rows.tobytes()).hexdigest()[:32]
+    key = hashlib.sha256(f"{FORMAT} {clips.key} {who}".encode() + rows.tobytes()).hexdigest()[:32]
     path = default_cache() / f"scores-{key}.npy"
     try:
         kept: npt.NDArray[np.float32] = np.load(path)
-    except (OSError, ValueError):  # not there, or damaged
+    except (OSError, ValueError, EOFError):  # not there, or damaged
         kept = teacher.scores(clips.audio, rows)
         write_atomically(path, lambda stream: np.save(stream, kept))
     return kept
