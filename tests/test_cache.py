@@ -95,6 +95,12 @@ def test_the_second_time_nothing_is_decoded_and_the_array_is_the_same(
     assert len(left_in(cache)) == 1
 
 
+def test_a_split_says_under_which_key_its_audio_lies(paths: list[Path], cache: Path) -> None:
+    keys = [load_split(dataset([Clip(path, 0) for path in some]), "train", cache).key for some in (paths, paths[1:])]
+    assert sorted(keys) == left_in(cache)
+    assert keys[0] != keys[1]
+
+
 def test_broken_files_are_remembered_with_their_reasons(paths: list[Path], cache: Path, decoded: list[Path]) -> None:
     paths[1].write_bytes(b"not audio")
     first = decode_files(paths, cache)

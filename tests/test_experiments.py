@@ -120,6 +120,19 @@ def test_at_equal_sounds_a_model_leans_no_more_than_it_must(experiments: dict[st
     assert world.at_equal_sounds(Scored(200, always), np.zeros((200, 4), np.int16), clips) is None
 
 
+def test_a_record_of_sounds_lies_by_its_folds_and_by_whether_the_model_is_released(
+    experiments: dict[str, ModuleType], tmp_path: Path
+) -> None:
+    world = experiments["world"]
+    model = tmp_path / "runs" / "gsc" / "release" / "d4-seed0" / "model.safetensors"
+    model.parent.mkdir(parents=True)
+    model.touch()
+    assert world.record_path("d4-gsc", False) == world.RECORDS / "d4-gsc.json"
+    assert world.record_path("d4-gsc", True) == world.RECORDS / "first-fold" / "d4-gsc.json"
+    assert world.record_path(str(model), False) == world.RECORDS / "seeds" / "gsc-release-d4-seed0.json"
+    assert world.record_path(str(model), True) == world.RECORDS / "first-fold" / "gsc-release-d4-seed0.json"
+
+
 def test_the_figure_shows_the_mean_and_spread_of_the_records(experiments: dict[str, ModuleType]) -> None:
     grid, figures = experiments["grid"], experiments["figures"]
     for seed, share in enumerate((0.90, 0.92, 0.94)):

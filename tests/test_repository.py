@@ -102,10 +102,11 @@ def test_the_citation_has_this_version(repository: Path) -> None:
 def test_relative_links_in_documents_lead_somewhere(repository: Path) -> None:
     documents = [path for folder in (".", "docs", "engine") for path in (repository / folder).glob("*.md")]
     for document in documents:
-        for target, _, heading in re.findall(r"\]\(([^)#]+)(#([^)]*))?\)", document.read_text()):
+        for target, _, heading in re.findall(r"\]\(([^)#]*)(#([^)]*))?\)", document.read_text()):
             if "://" not in target:
-                assert (document.parent / target).exists(), f"{document.name} -> {target}"
-                headings = anchors(document.parent / target) if heading else ()
+                page = document.parent / target if target else document
+                assert page.exists(), f"{document.name} -> {target}"
+                headings = anchors(page) if heading else ()
                 assert not heading or heading in headings, f"{document.name} -> {target}#{heading}"
 
 
