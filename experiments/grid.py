@@ -129,8 +129,14 @@ READINGS: dict[str, dict[str, Any]] = {
 # Networks of 38,182 parameters that the release's learn from. The two that there are heard the made noise of before
 # (commit 56ccc0f); it should matter little, for they are asked about words only.
 TEACHING_VARIANT, TEACHER_WIDTH, TEACHER_SEEDS = "teacher/wide", 128, range(2)
-TEACHER = {"epochs": 40, "peak_learning_rate": 5e-3, "dropout": 0.1, "silence_share": 0.5}
-TEACHER |= {"calibrated": False, "silence_bias": 0.0}
+TEACHER = {
+    "epochs": 40,
+    "peak_learning_rate": 5e-3,
+    "dropout": 0.1,
+    "silence_share": 0.5,
+    "calibrated": False,
+    "silence_bias": 0.0,
+}
 VARIANTS: dict[str, dict[str, Any]] = {
     **{f"reading/{name}": {"epochs": READING_EPOCHS} | changes for name, changes in READINGS.items()},
     TEACHING_VARIANT: TEACHER,

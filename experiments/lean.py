@@ -98,9 +98,8 @@ def measure(
 
 def report(name: str, model: circlematch.Model, leans: dict[str, dict[str, Any]]) -> None:
     """Keep a model's record, and print what was found."""
-    name = (
-        f"{world.short(f'{name}/{CHECKPOINT}')}-epoch{model.card.epochs}" if Path(name).is_dir() else world.short(name)
-    )
+    under_way = f"-epoch{model.card.epochs}" if Path(name).is_dir() else ""
+    name = world.short(name) + under_way
     record = {"model": name, "weights_sha256": digest(dict(model.tensors)), "leans": leans, "commit": commit()}
     write_json(RECORDS / f"{name}.json", record)
     for lean, figures in leans.items():

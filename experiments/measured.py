@@ -30,24 +30,23 @@ def measured(folder: str, name: str) -> dict[str, Any] | None:
 
 def first_fold(run: str, weights: str) -> dict[str, Any]:
     """What the model of a run made of ESC-50's first fold."""
-    record = _of_run(run, weights, "first-fold", " --first-fold")
-    if "at_equal_sounds" not in record:
-        command = f"experiments/world.py --first-fold runs/{run}/model.safetensors"
-        raise SystemExit(f"the first fold of {run} does not say what validation is at equal sounds: run {command}")
-    return record
+    return _of_run(run, weights, "first-fold", " --first-fold", needs="at_equal_sounds")
 
 
 def other_folds(run: str, weights: str) -> dict[str, Any]:
     """What the model of a run made of the folds that are the measure."""
-    return _of_run(run, weights, "seeds", "")
+    return _of_run(run, weights, "seeds", "", needs="recordings_with_a_hit")
 
 
-def _of_run(run: str, weights: str, folder: str, option: str) -> dict[str, Any]:
+def _of_run(run: str, weights: str, folder: str, option: str, needs: str) -> dict[str, Any]:
     path = RESULTS / "world" / folder / f"{run.replace('/', '-')}.json"
     command = f"experiments/world.py{option} runs/{run}/model.safetensors"
     if not path.exists():
         raise SystemExit(f"{path} is missing: run {command}")
-    return checked(path, command, weights)
+    record = checked(path, command, weights)
+    if needs not in record:
+        raise SystemExit(f"{path} has no {needs}: run {command}")
+    return record
 
 
 def checked(path: Path, command: str, weights: str | None = None) -> dict[str, Any]:

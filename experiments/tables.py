@@ -450,12 +450,12 @@ def transformations() -> list[str]:
     return [
         *lines,
         "",
-        *_what_follows(record["transformations"]),
+        *_order_in_words(record["transformations"]),
         "![Five prototypes of yes](figures/transformations.png)",
     ]
 
 
-def _what_follows(changes: dict[str, dict[str, Any]]) -> list[str]:
+def _order_in_words(changes: dict[str, dict[str, Any]]) -> list[str]:
     """What the table answers to the paper, in words."""
     clips = [f"{row['order_kept']:.0%} of the clips ({change})" for change, row in changes.items()]
     pairs = [f"{row['pairs_kept']:.0%}" for row in changes.values()]

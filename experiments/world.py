@@ -97,10 +97,11 @@ def at_equal_sounds(
 
 
 def short(name: str) -> str:
-    """A released model's name, or that of the run that made a model file: runs/gsc/release/d16-seed0 as one word."""
-    if not Path(name).is_file():
+    """A released model's name, or that of the run of a file or folder: runs/gsc/release/d16-seed0 as one word."""
+    path = Path(name)
+    if not path.exists():
         return name
-    outwards = Path(name).resolve().parent.parts[::-1]
+    outwards = (path if path.is_dir() else path.parent).resolve().parts[::-1]
     inner = outwards[: outwards.index(RUNS.name)] if RUNS.name in outwards else outwards[:1]
     return "-".join(reversed(inner))
 
