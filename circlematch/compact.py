@@ -13,9 +13,9 @@ import numpy.typing as npt
 
 from circlematch.config import FRONT_END, FrontEnd, Network, to_dict
 from circlematch.errors import UsageError
-from circlematch.parameters import LIFTING_TAPS, Tensors
+from circlematch.parameters import LIFTING_TAPS, Tensors, descriptor_mask
 
-__all__ = ["compact", "descriptor_mask", "front_end_number", "why_not_compact"]
+__all__ = ["compact", "front_end_number", "why_not_compact"]
 
 MAGIC = b"CMCH"
 VERSION = 1  # CM_MODEL_VERSION
@@ -155,13 +155,6 @@ def _head(network: Network, tensors: dict[str, Array]) -> list[Array]:
         beta,
         _padded(tensors["head.readout.bias"]),
     ]
-
-
-def descriptor_mask(network: Network) -> Array:
-    """Ones, and zeros where an ablation of Table 2 hides a part of f_k: (24,)."""
-    M, circle = network.prototypes, network.circular_statistics
-    shown = (True, circle, circle and network.cross_moments, network.ordered_path)
-    return np.repeat(np.array(shown, dtype=np.float64), (M, network.harmonics * M, 2 * (M - 1), 1))
 
 
 def _norm(tensors: dict[str, Array], name: str) -> tuple[Array, Array]:

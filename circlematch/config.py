@@ -1,7 +1,8 @@
-"""Every number of the paper, with the section it comes from.
+"""Every number of the paper, with the section it comes from, and the specification of a training run.
 
-The dataclasses are frozen and are stored whole inside every model file, so a model says by itself how it was
-made. Numbers that the paper leaves open are marked "our choice"; `docs/reading.md` gives the reasons.
+All dataclasses are frozen. A `Specification` holds everything that decides what a run computes; the run's plan, its
+checkpoint, its record and the card of its model all contain it. Numbers that the paper leaves open are marked "our
+choice"; `docs/reading.md` gives the reasons. What the paper does not have is marked "not in the paper".
 """
 
 from __future__ import annotations
@@ -15,19 +16,22 @@ from circlematch.errors import UsageError
 
 __all__ = [
     "ABLATIONS",
+    "DISTILLATION",
     "FASTEST",
     "FRONT_END",
     "OPTIMIZERS",
     "RECIPES",
-    "TEACHING",
     "Augmentation",
+    "Finish",
     "FrontEnd",
     "Network",
     "Recipe",
+    "Specification",
+    "Teacher",
     "ablated",
+    "distilled",
     "from_dict",
     "to_dict",
-    "with_teachers",
 ]
 
 
@@ -139,13 +143,13 @@ class Augmentation:
     noise_probability: float = 0.8  # of white noise
     quietest_noise_dbfs: float = -90.0
     loudest_noise_dbfs: float = -46.0
-    coloured_speech: float = 0.0  # share of spoken clips that get recorded or made noise instead; not in the paper
-    coloured_silence: float = 0.0  # share of silent clips that are such noise; not in the paper
+    coloured_speech: float = 0.0  # share of spoken clips with recorded or synthetic noise; not in the paper
+    coloured_silence: float = 0.0  # share of silence clips that are such noise; not in the paper
     quietest_coloured_dbfs: float = -70.0
     loudest_coloured_dbfs: float = -30.0  # behind speech
-    loudest_silence_dbfs: float = -10.0  # alone
-    speed: float = 1.0  # clips are played up to so many times faster or slower; not in the paper
-    noise_speed: float = 1.0  # the same for recorded and made noise
+    loudest_silence_dbfs: float = -10.0  # noise alone
+    speed: float = 1.0  # clips are played up to this many times faster or slower; not in the paper
+    noise_speed: float = 1.0  # the same for recorded and synthetic noise
 
     def __post_init__(self) -> None:
         for name in ("speed", "noise_speed"):
@@ -154,11 +158,24 @@ class Augmentation:
 
     @property
     def coloured(self) -> bool:
-        """Whether any noise but white is used."""
+        """Whether any noise other than white noise is used."""
         return self.coloured_speech > 0 or self.coloured_silence > 0
 
 
 OPTIMIZERS = ("adamw", "soap")
+
+
+@dataclass(frozen=True)
+class Finish:
+    """What is changed after training: biases and one gain, nothing else. Not in the paper."""
+
+    even_words: bool = False  # biases that make all keywords equally likely, however many recordings each had
+    calibrated: bool = False  # then scores are divided by a temperature that is fitted on validation
+    silence_bias: float = 0.0  # then this is added to the bias of silence
+
+    def __post_init__(self) -> None:
+        if not isfinite(self.silence_bias):
+            raise UsageError(f"silence_bias is {self.silence_bias}; it must be a finite number")
 
 
 @dataclass(frozen=True)
@@ -177,15 +194,13 @@ class Recipe:
     beta2: float = 0.999
     epsilon: float = 1e-8
     label_smoothing: float = 0.05
-    teaching: float = 0.0  # share of what is told of a clip that teachers give; not in the paper
+    distillation: float = 0.0  # share of the targets that teachers give; not in the paper
     unknown_share: float | None = None  # unknown words drawn anew each epoch, per keyword; None: always the same tenth
     silence_share: float | None = None  # the same for clips of silence
-    even_words: bool = False  # when training is over: biases as if all words were equally many; not in the paper
-    calibrated: bool = False  # then: scores are as sure of themselves as validation says; not in the paper
-    silence_bias: float = 0.0  # then: this is added to the bias of silence; not in the paper
     starts: int = 1  # beginnings that are tried, of which the best goes on; not in the paper
     start_epochs: int = 6  # epochs of each beginning, a whole cycle of the learning rate
     augmentation: Augmentation = Augmentation()
+    finish: Finish = Finish()
 
     def __post_init__(self) -> None:
         for name in ("epochs", "batch_size", "starts", "start_epochs"):
@@ -203,29 +218,57 @@ class Recipe:
             share = getattr(self, name)
             if share is not None and not 0 <= share <= 10:
                 raise UsageError(f"{name} is {share}; it must lie between 0 and 10 clips per keyword")
-        if not isfinite(self.silence_bias):
-            raise UsageError(f"silence_bias is {self.silence_bias}; it must be a number")
         if not 0 <= self.label_smoothing < 1:
             raise UsageError(f"label_smoothing is {self.label_smoothing}; it must be in [0, 1)")
-        if not 0 <= self.teaching <= 1:
-            raise UsageError(f"teaching is {self.teaching}; it is a share, from 0 to 1")
+        if not 0 <= self.distillation <= 1:
+            raise UsageError(f"distillation is {self.distillation}; it is a share, from 0 to 1")
+
+
+@dataclass(frozen=True)
+class Teacher:
+    """A larger model that gives distillation targets."""
+
+    name: str
+    parameters: int
+    sha256: str  # of its weights
+
+
+@dataclass(frozen=True)
+class Specification:
+    """Everything that decides what a training run computes, apart from the recordings themselves."""
+
+    task: str
+    labels: tuple[str, ...]
+    split_rule: str  # in words: how the splits were made
+    notes: tuple[str, ...]  # about the dataset
+    network: Network
+    recipe: Recipe
+    seed: int
+    teachers: tuple[Teacher, ...] = ()
+    front_end: FrontEnd = FrontEnd()
+
+    def __post_init__(self) -> None:
+        if len(self.labels) != self.network.classes:
+            raise UsageError(f"there are {len(self.labels)} labels for {self.network.classes} classes")
+        if bool(self.teachers) != (self.recipe.distillation > 0):
+            raise UsageError("a recipe with distillation above 0 needs teachers, and teachers need such a recipe")
 
     @property
-    def while_training(self) -> Recipe:
-        """Without what is only done when training is over: runs that are alike in this have the same checkpoints."""
-        return replace(self, even_words=False, calibrated=False, silence_bias=0.0)
+    def name(self) -> str:
+        """d16-gsc1 for width 16 on gsc1: the name of the model."""
+        return f"d{self.network.width}-{self.task}"
 
 
-def paper(width: int) -> tuple[Network, Recipe]:
+def paper(width: int, classes: int) -> tuple[Network, Recipe]:
     """Section 4.1, the same for every width."""
-    return Network(width=width), Recipe()
+    return Network(width=width, classes=classes), Recipe()
 
 
-def release(width: int) -> tuple[Network, Recipe]:
-    """Models for use, of the paper's networks: noise for silence, SOAP, small batches, other speeds, no dropout.
+def release(width: int, classes: int) -> tuple[Network, Recipe]:
+    """The recipe of the released models: noise for silence, SOAP, small batches, changes of speed, no dropout.
 
-    docs/release.md says why, and what was compared. The smaller the network, the more it matters where
-    it begins, the faster it may learn, and the more noise it must hear. The released models had teachers too.
+    docs/release.md gives the reasons and the comparisons. Small networks need a higher learning rate and more noise.
+    The released models were also distilled (`distilled`).
     """
     small = width < 16
     recipe = Recipe(
@@ -235,46 +278,56 @@ def release(width: int) -> tuple[Network, Recipe]:
         label_smoothing=0.0,
         unknown_share=0.15,
         silence_share=0.8 if small else 0.65,
-        even_words=True,
-        calibrated=True,
-        silence_bias=0.5,
         starts=6 if width < 8 else 4 if small else 1,
         start_epochs=6,
         augmentation=Augmentation(
             coloured_speech=0.25, coloured_silence=0.9, speed=1.0 if width < 8 else 1.1, noise_speed=2.0
         ),
+        finish=Finish(even_words=True, calibrated=True, silence_bias=0.5),
     )
-    return Network(width=width, dropout=0.0), recipe
+    return Network(width=width, classes=classes, dropout=0.0), recipe
 
 
-TEACHING = 0.9  # of what is told of a clip, where there are teachers; docs/release.md
+DISTILLATION = 0.9  # share of the targets that teachers give; docs/release.md
 
 
-def with_teachers(recipe: Recipe) -> Recipe:
-    """The same for a network that has teachers, who say themselves how sure one can be."""
-    return replace(recipe, teaching=TEACHING, label_smoothing=0.0)
+def distilled(recipe: Recipe) -> Recipe:
+    """The recipe for a network with teachers. Their targets are soft already, so labels are not smoothed."""
+    return replace(recipe, distillation=DISTILLATION, label_smoothing=0.0)
 
 
-# The recipes by name: what is trained, and how, for a width.
-RECIPES: dict[str, Callable[[int], tuple[Network, Recipe]]] = {"paper": paper, "release": release}
+# The recipes by name: a function of the width and the number of classes.
+RECIPES: dict[str, Callable[[int, int], tuple[Network, Recipe]]] = {"paper": paper, "release": release}
 
 FRONT_END = FrontEnd()
 
-Config = TypeVar("Config", FrontEnd, Network, Augmentation, Recipe)
+Config = TypeVar("Config", FrontEnd, Network, Augmentation, Finish, Recipe, Teacher, Specification)
+NESTED: dict[str, type[Any]] = {
+    "augmentation": Augmentation,
+    "finish": Finish,
+    "network": Network,
+    "recipe": Recipe,
+    "front_end": FrontEnd,
+}
 
 
-def to_dict(config: FrontEnd | Network | Augmentation | Recipe) -> dict[str, Any]:
+def to_dict(config: Any) -> dict[str, Any]:
     """A configuration as plain data, for model files and records."""
     return asdict(config)
 
 
 def from_dict(kind: type[Config], values: dict[str, Any]) -> Config:
-    """A configuration read back; an unknown key is an error, not a silent default."""
+    """A configuration read back from plain data; an unknown key is an error, not a silent default."""
     known = {field.name for field in fields(kind)}
     unknown = sorted(set(values) - known)
     if unknown:
         raise UsageError(f"{kind.__name__} has no {', '.join(unknown)}; it knows {', '.join(sorted(known))}")
-    given = dict(values)
-    if kind is Recipe and isinstance(given.get("augmentation"), dict):
-        given["augmentation"] = from_dict(Augmentation, given["augmentation"])
-    return kind(**given)
+    return kind(**{name: _read_back(name, value) for name, value in values.items()})
+
+
+def _read_back(name: str, value: Any) -> Any:
+    if isinstance(value, dict) and name in NESTED:
+        return from_dict(NESTED[name], value)
+    if isinstance(value, list | tuple):
+        return tuple(from_dict(Teacher, item) if name == "teachers" else item for item in value)
+    return value

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -15,37 +15,69 @@ import numpy.typing as npt
 from circlematch import audio, detection
 from circlematch._version import __version__
 from circlematch.compact import compact
-from circlematch.config import FRONT_END, FrontEnd, Network, Recipe, from_dict
+from circlematch.config import FRONT_END, Network, Recipe, Specification, from_dict
 from circlematch.engine import Engine, RawHit, Stream
 from circlematch.errors import DamagedFileError, UsageError
 from circlematch.parameters import Tensors, check_tensors, parameter_count
 from circlematch.safetensors import digest, read_safetensors, write_safetensors
 
-__all__ = ["Card", "Model", "Prediction", "read_model", "write_model"]
+__all__ = ["Card", "Finished", "Model", "Prediction", "read_model", "write_model"]
 
-FORMAT = 1
+FORMAT = 2
 METADATA_KEY = "circlematch"
+
+
+@dataclass(frozen=True)
+class Finished:
+    """What finishing a model came to, so that it can be undone and done again (circlematch.training.finish)."""
+
+    word_biases: tuple[float, ...] = ()  # added to the classes' biases; empty where words were not evened
+    temperature: float = 1.0  # what all scores were then divided by
 
 
 @dataclass(frozen=True)
 class Card:
     """All that is known about a model; stored inside its file."""
 
-    name: str
-    task: str
-    labels: tuple[str, ...]
-    network: Network
-    recipe: Recipe
-    seed: int
+    specification: Specification
     epochs: int  # trained so far
     accuracy: dict[str, float]  # split -> share of clips that were right
     licence: str
     source: str
-    split_rule: str = ""
+    finished: Finished = Finished()
     commit: str | None = None
     version: str = __version__
     notes: tuple[str, ...] = ()
-    front_end: FrontEnd = field(default=FRONT_END)
+
+    @property
+    def name(self) -> str:
+        """The name of the model, such as d16-gsc."""
+        return self.specification.name
+
+    @property
+    def task(self) -> str:
+        """The dataset that it was trained on."""
+        return self.specification.task
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The classes, in the order of the scores."""
+        return self.specification.labels
+
+    @property
+    def network(self) -> Network:
+        """The shape of the network."""
+        return self.specification.network
+
+    @property
+    def recipe(self) -> Recipe:
+        """How it was trained."""
+        return self.specification.recipe
+
+    @property
+    def seed(self) -> int:
+        """The seed of all randomness in its training."""
+        return self.specification.seed
 
     @property
     def parameters(self) -> int:
@@ -54,7 +86,7 @@ class Card:
 
     def to_json(self) -> dict[str, Any]:
         """As plain data."""
-        return {"format": FORMAT, **asdict(self)}
+        return {"format": FORMAT, "name": self.name, **asdict(self)}
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> Card:
@@ -62,15 +94,15 @@ class Card:
         values = dict(values)
         if (found := values.pop("format", None)) != FORMAT:
             raise UsageError(f"its format is {found}, this version of circlematch reads {FORMAT}")
+        specification = from_dict(Specification, values.pop("specification"))
+        if values.pop("name") != specification.name:
+            raise UsageError("its name does not fit its specification")
+        finished = dict(values.pop("finished"))
         return cls(
-            **{
-                **values,
-                "labels": tuple(values["labels"]),
-                "notes": tuple(values["notes"]),
-                "network": from_dict(Network, values["network"]),
-                "recipe": from_dict(Recipe, values["recipe"]),
-                "front_end": from_dict(FrontEnd, values["front_end"]),
-            }
+            specification,
+            finished=Finished(tuple(finished.pop("word_biases")), **finished),
+            notes=tuple(values.pop("notes")),
+            **values,
         )
 
 
@@ -184,8 +216,6 @@ def read_model(path: Path) -> tuple[Model, dict[str, npt.NDArray[Any]]]:
     check_tensors(tensors, card.network, str(path))
     if digest(dict(tensors)) != expected or digest(arrays) != expected_all:
         raise DamagedFileError(f"{path} is damaged: its checksum does not match its weights; get the file again")
-    if card.front_end != FRONT_END:
+    if card.specification.front_end != FRONT_END:
         raise DamagedFileError(f"{path} was trained with another front end; use the circlematch that made it")
-    if len(card.labels) != card.network.classes:
-        raise DamagedFileError(f"{path} is damaged: {len(card.labels)} labels for {card.network.classes} classes")
     return Model(card, tensors), extra

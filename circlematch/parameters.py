@@ -10,7 +10,10 @@ import numpy.typing as npt
 from circlematch.config import FRONT_END, Network
 from circlematch.errors import DamagedFileError
 
-__all__ = ["Tensors", "buffer_shapes", "check_tensors", "initial_tensors", "parameter_count", "parameter_shapes"]
+__all__ = [
+    *("Tensors", "buffer_shapes", "check_tensors", "descriptor_mask", "initial_tensors"),
+    *("parameter_count", "parameter_shapes"),
+]
 
 Tensors = dict[str, npt.NDArray[np.float32]]
 Shapes = dict[str, tuple[int, ...]]
@@ -62,6 +65,13 @@ def buffer_shapes(network: Network) -> Shapes:
         for name, shape in scales.items()
         for statistic in ("running_mean", "running_var")
     }
+
+
+def descriptor_mask(network: Network) -> npt.NDArray[np.float32]:
+    """Ones, and zeros where an ablation of Table 2 hides a part of f_k, Eq. (9): (24,)."""
+    M, circle = network.prototypes, network.circular_statistics
+    shown = (True, circle, circle and network.cross_moments, network.ordered_path)
+    return np.repeat(np.array(shown, dtype=np.float32), (M, network.harmonics * M, 2 * (M - 1), 1))
 
 
 def _norm(name: str, channels: int) -> Shapes:

@@ -14,13 +14,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 import soundfile
+from runs import run_of
 
 import circlematch
 from circlematch.cli import main
 from circlematch.config import Network, Recipe
 from circlematch.data.folder import read_folder
 from circlematch.training.checkpoint import read_checkpoint
-from circlematch.training.run import Run, perform
+from circlematch.training.run import perform
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +30,7 @@ def trained(words: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("run")
     dataset = read_folder(words)
     recipe = Recipe(epochs=30, batch_size=16, peak_learning_rate=0.02)
-    run = Run(dataset, Network(width=8, classes=len(dataset.labels)), recipe, 0, folder)
+    run = run_of(dataset, Network(width=8, classes=len(dataset.labels)), recipe, 0, folder)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("CIRCLEMATCH_CACHE", str(folder / "cache"))
         return perform(run, watchers=(), say=lambda _: None).model

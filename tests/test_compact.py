@@ -14,10 +14,9 @@ from hypothesis import strategies as st
 from streaming import subject
 
 from circlematch._engine import ffi, lib
-from circlematch.compact import compact, descriptor_mask, why_not_compact
-from circlematch.config import ABLATIONS, Network, ablated
+from circlematch.compact import compact, why_not_compact
+from circlematch.config import Network
 from circlematch.errors import UsageError
-from circlematch.nn.readout import descriptor_mask as torch_mask
 
 WORD = 4
 FIELDS = (
@@ -180,12 +179,6 @@ def test_labels_and_background_are_read_back() -> None:
     assert names == ["", "größe", "", "unknown", "日本", ""]
     assert [model.background[k] for k in range(4)] == [0, 0, 1, 0]
     assert model.threshold == 0.25
-
-
-@pytest.mark.parametrize("ablation", ABLATIONS)
-def test_the_mask_of_an_ablation_is_that_of_pytorch(ablation: str) -> None:
-    network = ablated(Network(), ablation)
-    np.testing.assert_array_equal(descriptor_mask(network), torch_mask(network).numpy())
 
 
 @pytest.mark.parametrize(

@@ -9,11 +9,12 @@ import numpy.typing as npt
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from runs import card_of
 
-from circlematch.config import ABLATIONS, Network, Recipe, ablated
+from circlematch.config import ABLATIONS, Network, ablated
 from circlematch.detection import Hit, Outlook, find_hits, padded, smoothed
 from circlematch.engine import Stream
-from circlematch.model import Card, Model
+from circlematch.model import Model
 from circlematch.nn import CircleMatch
 
 LABELS = ("yes", "no", "unknown", "silence")
@@ -188,7 +189,7 @@ def test_without_prototypes_a_hit_is_its_window() -> None:
 def random_model(ablation: str, seed: int) -> Model:
     """A network that was never trained: it finds something everywhere."""
     network = ablated(Network(width=4, classes=4), ablation)
-    card = Card("random", "none", LABELS, network, Recipe(), seed, 0, {}, "none", "a test")
+    card = card_of(network, LABELS, seed=seed)
     return Model(card, CircleMatch(config=network, seed=seed).tensors())
 
 

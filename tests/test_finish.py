@@ -1,4 +1,4 @@
-"""What is done when training is over: even words, calibrated scores, a lean to silence."""
+"""Finishing a model: even words, calibration and silence bias, after training and again later."""
 
 from __future__ import annotations
 
@@ -8,14 +8,15 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 import pytest
-from test_training import StopAfter, quietly, same, twelve_classes
+from runs import altered, run_of
+from test_training import quietly, same, twelve_classes
 
-from circlematch.config import Network, Recipe, ablated
+import circlematch
+from circlematch.config import Finish, Network, Recipe, ablated
 from circlematch.data.cache import load_split
 from circlematch.data.dataset import Dataset
-from circlematch.errors import UsageError
 from circlematch.model import Model, read_model
-from circlematch.training.finish import HOTTEST, temperature_of
+from circlematch.training.finish import HIGHEST_TEMPERATURE, refinish, temperature_of, with_silence_bias
 from circlematch.training.run import Run
 
 
@@ -29,7 +30,7 @@ def test_the_temperature_is_that_of_the_lowest_cross_entropy() -> None:
     generator = np.random.default_rng(0)
     labels = generator.integers(0, 5, 400)
     scores = generator.normal(0, 2, (400, 5))
-    scores[np.arange(400), labels] += 1.5  # too sure of themselves, and often wrong
+    scores[np.arange(400), labels] += 1.5  # overconfident, and often wrong
     tried = np.exp(np.linspace(-1, 2, 3001))
     best = tried[np.argmin([cross_entropy(scores / one, labels) for one in tried])]
     assert 1.5 < best < 3
@@ -41,12 +42,12 @@ def test_the_temperature_is_that_of_the_lowest_cross_entropy() -> None:
 def test_scores_that_are_never_wrong_are_left_alone_and_others_stay_finite() -> None:
     labels = np.arange(4)
     assert temperature_of(0.5 * np.eye(4), labels) == 1
-    assert temperature_of(-50 * np.eye(4), labels) == pytest.approx(HOTTEST, rel=1e-3)
+    assert temperature_of(-50 * np.eye(4), labels) == pytest.approx(HIGHEST_TEMPERATURE, rel=1e-3)
     assert temperature_of(np.zeros((4, 4)), labels) == 1
 
 
 def partly_mislabelled(dataset: Dataset) -> Dataset:
-    """Every third clip of validation has another label: whoever is sure of itself is wrong there."""
+    """Every third clip of validation has a wrong label, so that an overconfident model is penalised."""
     clips = dataset.splits["validation"]
     mixed = tuple(replace(c, label=(c.label + 3) % 10) if i % 3 == 0 else c for i, c in enumerate(clips))
     return replace(dataset, splits=dataset.splits | {"validation": mixed})
@@ -62,12 +63,12 @@ def test_calibrated_scores_are_those_of_before_divided_by_one_number(tmp_path: P
     dataset = partly_mislabelled(twelve_classes(tmp_path / "set"))
     network = ablated(Network(width=4, classes=12), ablation)
     recipe = Recipe(epochs=50, batch_size=8, peak_learning_rate=0.03)
-    plain = Run(dataset, network, recipe, 0, tmp_path / "plain")
-    calibrated = replace(plain, recipe=replace(recipe, calibrated=True), folder=tmp_path / "calibrated")
+    plain = run_of(dataset, network, recipe, 0, tmp_path / "plain")
+    calibrated = altered(plain, recipe=replace(recipe, finish=Finish(calibrated=True)), folder=tmp_path / "calibrated")
     before, after = quietly(plain), quietly(calibrated)
-    temperature = after.record["temperature"]
-    assert before.record["temperature"] == 1
-    assert 1.1 < temperature < HOTTEST
+    temperature = after.record["finished"]["temperature"]
+    assert before.record["finished"]["temperature"] == 1
+    assert 1.1 < temperature < HIGHEST_TEMPERATURE
     scores = scores_of(read_model(before.model)[0], plain)
     np.testing.assert_allclose(scores_of(read_model(after.model)[0], plain), scores / temperature, atol=1e-4)
     labels = load_split(dataset, "validation").labels
@@ -76,44 +77,63 @@ def test_calibrated_scores_are_those_of_before_divided_by_one_number(tmp_path: P
     assert before.record["accuracy"] == after.record["accuracy"]
 
 
-def test_words_are_evened_before_calibration_and_the_lean_comes_last(tmp_path: Path) -> None:
+def test_words_are_evened_before_calibration_and_the_silence_bias_comes_last(tmp_path: Path) -> None:
     dataset = partly_mislabelled(twelve_classes(tmp_path / "set"))
     train = dataset.splits["train"]
     dataset = replace(dataset, splits=dataset.splits | {"train": (*train, *(c for c in train if c.label == 2))})
     recipe = Recipe(epochs=50, batch_size=8, peak_learning_rate=0.03)
-    plain = Run(dataset, Network(width=4, classes=12), recipe, 0, tmp_path / "plain")
-    all_three = replace(recipe, even_words=True, calibrated=True, silence_bias=3.0)
-    ended = quietly(replace(plain, recipe=all_three, folder=tmp_path / "ended"))
+    plain = run_of(dataset, Network(width=4, classes=12), recipe, 0, tmp_path / "plain")
+    all_three = replace(recipe, finish=Finish(even_words=True, calibrated=True, silence_bias=3.0))
+    ended = quietly(altered(plain, recipe=all_three, folder=tmp_path / "ended"))
     weights, moved = (read_model(one.model)[0].tensors["head.readout.bias"] for one in (quietly(plain), ended))
     counts = np.array([1, 1, 2, 1, 1, 1, 1, 1, 1, 1])
     even = np.array([*np.log(1.1 / counts), 0, 0])
-    lean = np.array([0] * 11 + [3.0])
-    np.testing.assert_allclose(moved, (weights + even) / ended.record["temperature"] + lean, atol=1e-4)
+    bias = np.array([0] * 11 + [3.0])
+    np.testing.assert_allclose(moved, (weights + even) / ended.record["finished"]["temperature"] + bias, atol=1e-4)
     labels = load_split(dataset, "validation").labels
     scores = scores_of(read_model(tmp_path / "plain" / "model.safetensors")[0], plain) + even
-    assert ended.record["temperature"] == pytest.approx(temperature_of(scores, labels), rel=1e-3)
+    assert ended.record["finished"]["temperature"] == pytest.approx(temperature_of(scores, labels), rel=1e-3)
 
 
-def test_a_run_may_go_on_with_another_end_but_not_with_another_training(tmp_path: Path) -> None:
-    dataset = twelve_classes(tmp_path / "set")
-    recipe = Recipe(epochs=3, batch_size=8, silence_bias=3.0, calibrated=True)
-    whole = quietly(Run(dataset, Network(width=4, classes=12), recipe, 0, tmp_path / "whole"))
-    begun = Run(dataset, Network(width=4, classes=12), replace(recipe, silence_bias=1.0), 0, tmp_path / "parts")
-    with pytest.raises(KeyboardInterrupt):
-        quietly(begun, watchers=(StopAfter(1),))
-    with pytest.raises(UsageError, match="another recipe"):
-        quietly(replace(begun, recipe=replace(recipe, label_smoothing=0.2)), resume=True)
-    ended = quietly(replace(begun, recipe=recipe), resume=True)
-    assert ended.record["weights_sha256"] == whole.record["weights_sha256"]
-    assert ended.record["recipe"]["silence_bias"] == 3.0
+@pytest.mark.parametrize("ablation", ["full", "mean-pooling"])
+def test_a_finished_model_can_be_finished_again_as_if_for_the_first_time(tmp_path: Path, ablation: str) -> None:
+    dataset = partly_mislabelled(twelve_classes(tmp_path / "set"))
+    train = dataset.splits["train"]
+    dataset = replace(dataset, splits=dataset.splits | {"train": (*train, *(c for c in train if c.label == 2))})
+    network = ablated(Network(width=4, classes=12), ablation)
+    once, other = Finish(True, True, 3.0), Finish(calibrated=True, silence_bias=-1.0)
+    recipe = Recipe(epochs=30, batch_size=8, peak_learning_rate=0.03, finish=once)
+    run = run_of(dataset, network, recipe, 0, tmp_path / "once")
+    model = read_model(quietly(run).model)[0]
+    wanted = read_model(quietly(altered(run, recipe=replace(recipe, finish=other), folder=tmp_path / "2")).model)[0]
+    counts = np.bincount([clip.label for clip in dataset.splits["train"]], minlength=12)
+    labels = load_split(dataset, "validation").labels
+    found = refinish(model, other, counts, scores_of(model, run), labels)
+    assert found.card.recipe.finish == other
+    assert found.card.finished.word_biases == ()
+    assert found.card.finished.temperature == pytest.approx(wanted.card.finished.temperature, rel=1e-3)
+    np.testing.assert_allclose(scores_of(found, run), scores_of(wanted, run), atol=2e-3)
+    back = refinish(found, once, counts, scores_of(found, run), labels)
+    np.testing.assert_allclose(scores_of(back, run), scores_of(model, run), atol=2e-3)
+
+
+def test_another_silence_bias_moves_the_scores_of_silence_alone(tmp_path: Path) -> None:
+    model = circlematch.load("d4-gsc")
+    clips = np.random.default_rng(0).integers(-9000, 9000, (3, 16_000)).astype(np.int16)
+    now = model.card.recipe.finish.silence_bias
+    moved = with_silence_bias(model, now + 2)
+    assert moved.card.recipe.finish.silence_bias == now + 2
+    np.testing.assert_allclose(moved.scores(clips) - model.scores(clips), [[0] * 11 + [2]] * 3, atol=1e-5)
 
 
 @pytest.mark.parametrize("ablation", ["full", "mean-pooling"])
 def test_the_bias_of_silence_is_raised_once_when_training_is_over(tmp_path: Path, ablation: str) -> None:
     dataset = twelve_classes(tmp_path / "set")
     network = ablated(Network(width=4, classes=12), ablation)
-    plain = Run(dataset, network, Recipe(epochs=2, batch_size=8), 0, tmp_path / "plain")
-    leaning = replace(plain, recipe=replace(plain.recipe, silence_bias=1000.0), folder=tmp_path / "leaning")
+    plain = run_of(dataset, network, Recipe(epochs=2, batch_size=8), 0, tmp_path / "plain")
+    leaning = altered(
+        plain, recipe=replace(plain.recipe, finish=Finish(silence_bias=1000.0)), folder=tmp_path / "leaning"
+    )
     before, outcome = quietly(plain), quietly(leaning)
     weights, raised = (read_model(one.model)[0].tensors for one in (before, outcome))
     changed = {
@@ -128,14 +148,16 @@ def test_the_bias_of_silence_is_raised_once_when_training_is_over(tmp_path: Path
 
 @pytest.mark.parametrize(("ablation", "share"), [("full", None), ("full", 0.3), ("mean-pooling", 0.3)])
 def test_biases_make_up_for_words_with_fewer_recordings(tmp_path: Path, ablation: str, share: float | None) -> None:
-    """One keyword is learned from four times, one twice, the others once; unknown words and silence have no part."""
+    """One keyword has four times the clips, one twice; unknown words and silence are left alone."""
     dataset = twelve_classes(tmp_path / "set")
     train = dataset.splits["train"]
     more = [clip for clip in train if clip.label == 2] * 3 + [clip for clip in train if clip.label == 7]
     dataset = replace(dataset, splits=dataset.splits | {"train": (*train, *more)})
     recipe = Recipe(epochs=1, batch_size=8, unknown_share=share, silence_share=share)
-    plain = Run(dataset, ablated(Network(width=4, classes=12), ablation), recipe, 0, tmp_path / "plain")
-    even = replace(plain, recipe=replace(recipe, even_words=True, silence_bias=3.0), folder=tmp_path / "even")
+    plain = run_of(dataset, ablated(Network(width=4, classes=12), ablation), recipe, 0, tmp_path / "plain")
+    even = altered(
+        plain, recipe=replace(recipe, finish=Finish(even_words=True, silence_bias=3.0)), folder=tmp_path / "even"
+    )
     weights, moved = (read_model(quietly(run).model)[0].tensors for run in (plain, even))
     changed = {name: moved[name] - weights[name] for name in weights if not np.array_equal(moved[name], weights[name])}
     ((name, by),) = changed.items()

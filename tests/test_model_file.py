@@ -23,26 +23,41 @@ from hypothesis.extra import numpy as hnp
 
 import circlematch
 from circlematch import pretrained
-from circlematch.config import ABLATIONS, Augmentation, FrontEnd, Network, Recipe, ablated
+from circlematch.config import (
+    ABLATIONS,
+    Augmentation,
+    Finish,
+    FrontEnd,
+    Network,
+    Recipe,
+    Specification,
+    Teacher,
+    ablated,
+)
 from circlematch.errors import DamagedFileError, UnknownModelError
 from circlematch.files import write_atomically, write_json
-from circlematch.model import Card, read_model, write_model
+from circlematch.model import Card, Finished, read_model, write_model
 from circlematch.parameters import Tensors, buffer_shapes, parameter_count, parameter_shapes
 from circlematch.safetensors import digest, read_safetensors, write_safetensors
 
 NETWORK = Network(width=4, classes=3)
-CARD = Card(
-    name="d4-tiny",
+SPECIFICATION = Specification(
     task="tiny",
     labels=("sí", "no", "silence"),
+    split_rule="by hand",
+    notes=("of the data",),
     network=NETWORK,
-    recipe=Recipe(epochs=7, augmentation=Augmentation(shift_ms=50)),
+    recipe=Recipe(epochs=7, distillation=0.5, augmentation=Augmentation(shift_ms=50), finish=Finish(silence_bias=1.5)),
     seed=3,
+    teachers=(Teacher("d64-tiny", 12_345, "0" * 64), Teacher("d32-tiny", 6_789, "1" * 64)),
+)
+CARD = Card(
+    SPECIFICATION,
     epochs=5,
     accuracy={"validation": 0.1 + 0.2, "test": 2 / 3},
     licence="CC BY 4.0",
     source="a test",
-    split_rule="by hand",
+    finished=Finished((0.5, -0.5, 0.0), 1.25),
     commit="0123abc",
     notes=("one", "two"),
 )
@@ -165,10 +180,10 @@ def test_the_safetensors_package_reads_a_whole_model_with_its_card(tmp_path: Pat
     assert_same_arrays(safetensors.numpy.load_file(path), {**TENSORS, **EXTRA})
     with safetensors.safe_open(path, framework="np") as opened:
         card = json.loads(opened.metadata()["circlematch"])
-    assert card["labels"] == ["sí", "no", "silence"]
-    assert card["network"]["width"] == 4
-    assert card["front_end"]["sample_rate_hz"] == 16_000
-    assert card["recipe"]["augmentation"]["shift_ms"] == 50
+    assert card["specification"]["labels"] == ["sí", "no", "silence"]
+    assert card["specification"]["network"]["width"] == 4
+    assert card["specification"]["front_end"]["sample_rate_hz"] == 16_000
+    assert card["specification"]["recipe"]["augmentation"]["shift_ms"] == 50
 
 
 # ---- what was written comes back ---------------------------------------------------------------------------
@@ -209,9 +224,8 @@ def test_a_card_comes_back_from_json(
     dropout: float,
 ) -> None:
     network = ablated(Network(width=2 * width, classes=len(labels), dropout=dropout), ablation)
-    card = replace(
-        CARD, labels=tuple(labels), accuracy=accuracy, seed=seed, notes=tuple(notes), commit=commit, network=network
-    )
+    specification = replace(SPECIFICATION, labels=tuple(labels), seed=seed, notes=tuple(notes), network=network)
+    card = replace(CARD, specification=specification, accuracy=accuracy, notes=tuple(notes), commit=commit)
 
     assert Card.from_json(json.loads(json.dumps(card.to_json()))) == card
 
@@ -471,14 +485,14 @@ def test_a_changed_extra_tensor_is_detected(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("labels", [("yes", "no"), ("yes", "no", "up", "down")])
 def test_a_wrong_number_of_labels_is_refused(tmp_path: Path, labels: tuple[str, ...]) -> None:
-    write_model(tmp_path / "m", replace(CARD, labels=labels), TENSORS)
+    path = rewritten(tmp_path / "m", lambda card: card["specification"].update(labels=list(labels)))
 
-    assert f"{len(labels)} labels for 3 classes" in damage_in(tmp_path / "m")
+    assert f"{len(labels)} labels for 3 classes" in damage_in(path)
 
 
 @pytest.mark.parametrize("front_end", [FrontEnd(hop_ms=20), FrontEnd(power_floor=1e-5), FrontEnd(mel_bands=40)])
 def test_another_front_end_is_refused(tmp_path: Path, front_end: FrontEnd) -> None:
-    write_model(tmp_path / "m", replace(CARD, front_end=front_end), TENSORS)
+    write_model(tmp_path / "m", replace(CARD, specification=replace(SPECIFICATION, front_end=front_end)), TENSORS)
 
     assert "another front end" in damage_in(tmp_path / "m")
 
@@ -499,34 +513,39 @@ def rewritten(path: Path, change: Callable[[dict[str, Any]], object]) -> Path:
     return path
 
 
-@pytest.mark.parametrize("found", [0, 2, "1", None])
+@pytest.mark.parametrize("found", [0, 1, 3, "2", None])
 def test_an_unknown_format_is_named_with_the_one_that_is_read(tmp_path: Path, found: Any) -> None:
     path = rewritten(tmp_path / "m", lambda card: card.update(format=found))
 
-    assert f"its format is {found}, this version of circlematch reads 1" in damage_in(path)
+    assert f"its format is {found}, this version of circlematch reads 2" in damage_in(path)
 
 
 CARDS: dict[str, Callable[[dict[str, Any]], object]] = {
     "without checksum": lambda card: card.pop("sha256") and None,
     "without checksum of all": lambda card: card.pop("sha256_all") and None,
     "wrong checksum": lambda card: card.update(sha256="0" * 64),
-    "without labels": lambda card: card.pop("labels") and None,
+    "without labels": lambda card: card["specification"].pop("labels") and None,
     "unknown entry": lambda card: card.update(colour="red"),
-    "unknown option of the network": lambda card: card["network"].update(colour="red"),
-    "odd width": lambda card: card["network"].update(width=5),
-    "other width": lambda card: card["network"].update(width=8),
-    "width in words": lambda card: card["network"].update(width="four"),
-    "other head": lambda card: card["network"].update(mean_pooling=True),
-    "no network": lambda card: card.update(network=None),
-    "no recipe": lambda card: card.update(recipe=None),
-    "labels without end": lambda card: card.update(labels=5),
+    "unknown option of the network": lambda card: card["specification"]["network"].update(colour="red"),
+    "odd width": lambda card: card["specification"]["network"].update(width=5),
+    "other width": lambda card: card["specification"]["network"].update(width=8),
+    "width in words": lambda card: card["specification"]["network"].update(width="four"),
+    "other head": lambda card: card["specification"]["network"].update(mean_pooling=True),
+    "no network": lambda card: card["specification"].update(network=None),
+    "no recipe": lambda card: card["specification"].update(recipe=None),
+    "labels without end": lambda card: card["specification"].update(labels=5),
+    "another name": lambda card: card.update(name="d4-huge"),
+    "no specification": lambda card: card.update(specification=None),
+    "teachers in words": lambda card: card["specification"].update(teachers="two"),
+    "teachers without distillation": lambda card: card["specification"]["recipe"].update(distillation=0),
+    "a label too many": lambda card: card["specification"].update(labels=["a", "b", "c", "d"]),
     "a list": lambda card: [1, 2],
     "a string": lambda card: "card",
     "a number": lambda card: 5,
-    "prototypes in words": lambda card: card["network"].update(prototypes="five"),
-    "no prototypes": lambda card: card["network"].update(prototypes=None),
-    "half a lifting block": lambda card: card["network"].update(lifting_blocks=1.5),
-    "zero bands": lambda card: card["network"].update(bands=0),
+    "prototypes in words": lambda card: card["specification"]["network"].update(prototypes="five"),
+    "no prototypes": lambda card: card["specification"]["network"].update(prototypes=None),
+    "half a lifting block": lambda card: card["specification"]["network"].update(lifting_blocks=1.5),
+    "zero bands": lambda card: card["specification"]["network"].update(bands=0),
 }
 
 
@@ -634,8 +653,10 @@ def test_json_is_written_as_people_read_it(tmp_path: Path) -> None:
 def released(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Three models in place of the released ones."""
     folder = tmp_path / "weights"
-    for name in ("d4-tiny", "d8-tiny", "d16-tiny"):
-        write_model(folder / f"{name}.safetensors", replace(CARD, name=name), TENSORS)
+    for width in (4, 8, 16):
+        network = Network(width=width, classes=3)
+        card = replace(CARD, specification=replace(SPECIFICATION, network=network))
+        write_model(folder / f"{card.name}.safetensors", card, tensors_of(network))
     (folder / "__init__.py").touch()
     monkeypatch.setattr(pretrained.resources, "files", lambda package: folder)
     return folder
@@ -716,4 +737,4 @@ def test_the_parameter_counts_of_the_ablations_are_the_papers() -> None:
         "dense-bands": 6_310,
         "mean-pooling": 2_412,
     }
-    assert replace(CARD, network=Network()).parameters == 3_238
+    assert CARD.parameters == parameter_count(NETWORK)

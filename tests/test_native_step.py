@@ -147,7 +147,7 @@ def batches(count: int, size: int, classes: int) -> list[Batch]:
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
 def test_native_and_torch_steps_follow_the_same_losses_without_dropout(optimizer: str) -> None:
     network, recipe = Network(width=8, classes=5, dropout=0.0), Recipe(batch_size=40, optimizer=optimizer)
-    native, plain = NativeStep(network, recipe, 0, threads=1), TorchStep(network, recipe, 0, threads=1)
+    native, plain = NativeStep(network, recipe, 0, threads=1), TorchStep(CircleMatch(config=network), recipe, threads=1)
     rates = [one_cycle(number, 2000, recipe) for number in range(50)]  # as a run begins
     work = zip(batches(50, 40, 5), rates, strict=True)
     losses = [(native.learn(batch, rate), plain.learn(batch, rate)) for batch, rate in work]
@@ -161,7 +161,7 @@ def test_native_and_torch_steps_follow_the_same_losses_without_dropout(optimizer
 @pytest.mark.parametrize("examples", [3, 16, 17, 70])
 def test_scores_equal_those_of_torch_with_the_same_weights(examples: int) -> None:
     network, recipe = Network(width=8, classes=5), Recipe(batch_size=32)
-    native, plain = NativeStep(network, recipe, 0), TorchStep(network, recipe, 0)
+    native, plain = NativeStep(network, recipe, 0), TorchStep(CircleMatch(config=network), recipe)
     for batch in batches(5, 32, 5):
         native.learn(batch, 1e-2)
     plain.restore(native.weights(), native.state())
@@ -215,7 +215,7 @@ def test_a_step_that_goes_on_from_a_state_ends_with_the_same_bits(optimizer: str
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
 def test_torch_can_go_on_from_a_native_state_and_back(optimizer: str) -> None:
     network, recipe = Network(width=8, classes=5, dropout=0.0), Recipe(batch_size=32, optimizer=optimizer)
-    native, plain = NativeStep(network, recipe, 0), TorchStep(network, recipe, 4)
+    native, plain = NativeStep(network, recipe, 0), TorchStep(CircleMatch(config=network, seed=4), recipe)
     work = batches(6, 32, 5)
     for batch in work[:3]:
         native.learn(batch, 1e-3)

@@ -11,8 +11,8 @@ from torch.nn import functional
 from circlematch.config import ABLATIONS, Network, ablated
 from circlematch.errors import UsageError
 from circlematch.nn import CircleMatch
-from circlematch.nn.readout import describe, descriptor_mask
-from circlematch.parameters import buffer_shapes, parameter_count, parameter_shapes
+from circlematch.nn.readout import describe
+from circlematch.parameters import buffer_shapes, descriptor_mask, parameter_count, parameter_shapes
 
 # Table 1 and Table 2 of the paper.
 TABLE_1 = {12: (982, 1702, 3238, 6694), 31: (1381, 2481, 4777, 9753), 20: (1150, 2030, 3886, 7982)}

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 import torch
+from runs import step_of
 
 from circlematch.config import Augmentation, FrontEnd, Network, Recipe, from_dict, to_dict
 from circlematch.errors import UsageError
@@ -164,7 +165,7 @@ def three_steps_by_hand() -> tuple[list[float], dict[str, Array]]:
 def test_three_steps_are_adamw_on_the_smoothed_cross_entropy_computed_by_hand(
     kind: type[TorchStep] | type[NativeStep],
 ) -> None:
-    step = kind(NETWORK, RECIPE, 0, threads=1)
+    step = step_of(kind, NETWORK, RECIPE)
     start = first_weights()
     step.restore(start, {})
     losses = [step.learn(batch, rate) for (batch, _), rate in zip(three_batches(), RATES, strict=True)]

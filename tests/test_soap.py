@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 import pytest
+from runs import step_of
 
 from circlematch.config import Network, Recipe
 from circlematch.errors import UsageError
@@ -182,7 +183,7 @@ def test_an_unknown_optimizer_is_a_sentence() -> None:
 
 @pytest.mark.parametrize("kind", [NativeStep, TorchStep])
 def test_a_loss_that_is_no_number_changes_nothing_and_is_told(kind: type[NativeStep] | type[TorchStep]) -> None:
-    step = kind(Network(width=4, classes=2), replace(RECIPE, batch_size=4), 0, threads=1)
+    step = step_of(kind, Network(width=4, classes=2), replace(RECIPE, batch_size=4))
     weights = step.weights()
     weights["head.readout.bias"][0] = np.nan
     step.restore(weights, {})

@@ -16,15 +16,16 @@ import soxr
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from runs import card_of
 from streaming import offline, subject
 
 import circlematch
-from circlematch.config import ABLATIONS, Recipe
+from circlematch.config import ABLATIONS
 from circlematch.detection import padded
 from circlematch.engine import Stream
 from circlematch.errors import AudioError, UnknownModelError, UsageError
 from circlematch.front_end import log_mel
-from circlematch.model import Card, Model
+from circlematch.model import Model
 
 TOLERANCE = 1e-4
 
@@ -32,7 +33,7 @@ TOLERANCE = 1e-4
 @cache
 def model_of(width: int = 8, classes: int = 5, ablation: str = "full", seed: int = 0) -> Model:
     what = subject(width, classes, ablation, seed)
-    card = Card("random", "none", what.labels, what.network, Recipe(), seed, 0, {}, "none", "a test")
+    card = card_of(what.network, what.labels, seed=seed)
     return Model(card, what.tensors)
 
 
@@ -230,7 +231,7 @@ def test_bad_input_is_one_sentence() -> None:
 
 def test_a_network_that_the_engine_cannot_run_is_one_sentence() -> None:
     what = subject(8, 5, prototypes=4)
-    card = Card("odd", "none", what.labels, what.network, Recipe(), 0, 0, {}, "none", "a test")
+    card = card_of(what.network, what.labels, seed=0)
     with pytest.raises(UsageError, match="prototypes = 5 only, not 4; run it in PyTorch"):
         Model(card, what.tensors).predict(np.zeros(16_000, np.int16), 16_000)
 
@@ -256,7 +257,7 @@ def test_commands_work_without_torch(repository: Path, tmp_path: Path, command: 
 def test_evaluate_works_without_torch(repository: Path, words: Path, tmp_path: Path) -> None:
     labels = tuple(sorted(folder.name for folder in words.iterdir()))
     what = subject(4, len(labels))
-    card = Card("random", "none", labels, what.network, Recipe(), 0, 0, {}, "none", "a test")
+    card = card_of(what.network, labels, seed=0)
     from circlematch.model import write_model
 
     write_model(tmp_path / "model.safetensors", card, what.tensors)

@@ -1,4 +1,4 @@
-"""What a network is told of each clip: smoothed labels (Section 4.1), and what teachers hear."""
+"""Targets: smoothed labels (Section 4.1) and distillation."""
 
 from __future__ import annotations
 
@@ -8,18 +8,19 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from runs import altered, run_of
 from test_cli import Capture, refused
 
 import circlematch
 from circlematch.cli import main
-from circlematch.config import TEACHING, Network, Recipe
+from circlematch.config import DISTILLATION, Finish, Network, Recipe, Teacher
 from circlematch.data.cache import ZEROS, ClipSet
 from circlematch.data.folder import read_folder
 from circlematch.errors import UsageError
 from circlematch.model import Model, write_model
 from circlematch.safetensors import digest
-from circlematch.training.run import Outcome, Run, perform
-from circlematch.training.targets import scores_of, smoothed, taught
+from circlematch.training.run import Outcome, perform
+from circlematch.training.targets import scores_of, smoothed, with_distillation
 
 
 def test_a_smoothed_label_leaves_the_same_part_to_every_class() -> None:
@@ -39,7 +40,7 @@ def test_teachers_are_heard_in_the_mean_and_smoothed_as_labels_are_but_not_about
     model = circlematch.load("d4-gsc")
     audio = np.random.default_rng(0).integers(-9000, 9000, (3, 16_000)).astype(np.int16)
     clips = ClipSet("train", audio, np.array([2, ZEROS, 0]), np.array([4, 11, 5]), (None,) * 3, {})
-    recipe = Recipe(label_smoothing=0.12, teaching=0.5)
+    recipe = Recipe(label_smoothing=0.12, distillation=0.5)
     labels = smoothed(clips.labels, 12, recipe.label_smoothing)
     teachers = [certain_of(model, 0), certain_of(model, 7)]
     expected = labels.copy()
@@ -47,23 +48,25 @@ def test_teachers_are_heard_in_the_mean_and_smoothed_as_labels_are_but_not_about
         expected[clip] = 0.01
         expected[clip, [0, 7]] += 0.22
         expected[clip, clips.labels[clip]] += 0.44
-    np.testing.assert_allclose(taught(labels, clips, teachers, recipe), expected, atol=1e-6)
+    np.testing.assert_allclose(with_distillation(labels, clips, teachers, recipe), expected, atol=1e-6)
     assert labels[0, 0] == pytest.approx(0.01)  # what was given stays
 
 
-def test_the_lean_of_a_teacher_is_not_taught() -> None:
+def test_the_silence_bias_of_a_teacher_is_not_distilled() -> None:
     model = circlematch.load("d4-gsc")
     silence = model.labels.index("silence")
     tensors = {name: array.copy() for name, array in model.tensors.items()}
     tensors["head.readout.bias"][silence] += 3
-    more = model.card.recipe.silence_bias + 3
-    leaning = Model(replace(model.card, recipe=replace(model.card.recipe, silence_bias=more)), tensors)
+    given = model.card.specification
+    more = Finish(silence_bias=given.recipe.finish.silence_bias + 3)
+    raised = replace(given, recipe=replace(given.recipe, finish=more))
+    leaning = Model(replace(model.card, specification=raised), tensors)
     audio = np.random.default_rng(0).integers(-9000, 9000, (2, 16_000)).astype(np.int16)
     clips = ClipSet("train", audio, np.arange(2), np.array([0, 1]), (None,) * 2, {})
-    recipe = Recipe(label_smoothing=0.0, teaching=1.0)
+    recipe = Recipe(label_smoothing=0.0, distillation=1.0)
     labels = smoothed(clips.labels, 12, 0.0)
-    told = taught(labels, clips, [model], recipe)
-    np.testing.assert_allclose(taught(labels, clips, [leaning], recipe), told, atol=1e-5)
+    told = with_distillation(labels, clips, [model], recipe)
+    np.testing.assert_allclose(with_distillation(labels, clips, [leaning], recipe), told, atol=1e-5)
     assert told[0, silence] > 0.01  # else nothing is shown
 
 
@@ -83,7 +86,8 @@ def test_what_a_teacher_says_is_kept_for_the_same_clips_and_the_same_teacher(
     assert not np.array_equal(scores_of(certain_of(model, 3), clips, clips.rows), first)
     scores_of(model, replace(clips, key="others"), clips.rows)
     assert len(asked) == 4
-    steeper = replace(model.card, network=replace(model.card.network, leaky_slope=0.4))
+    given = model.card.specification
+    steeper = replace(model.card, specification=replace(given, network=replace(given.network, leaky_slope=0.4)))
     assert not np.array_equal(scores_of(Model(steeper, model.tensors), clips, clips.rows), first)
     assert len(asked) == 5
     for damage in (lambda content: content[:-1], lambda content: b""):
@@ -100,8 +104,8 @@ def test_a_teacher_is_believed_as_its_scores_say() -> None:
     model = circlematch.load("d4-gsc1")
     audio = np.random.default_rng(0).integers(-9000, 9000, (2, 16_000)).astype(np.int16)
     clips = ClipSet("train", audio, np.arange(2), np.array([0, 1]), (None,) * 2, {})
-    recipe = Recipe(label_smoothing=0.0, teaching=1.0)
-    heard = taught(smoothed(clips.labels, 12, 0.0), clips, [model], recipe)
+    recipe = Recipe(label_smoothing=0.0, distillation=1.0)
+    heard = with_distillation(smoothed(clips.labels, 12, 0.0), clips, [model], recipe)
     for samples, row in zip(audio, heard, strict=True):
         expected = model.predict(samples, 16_000).scores
         np.testing.assert_allclose(row, [expected[label] for label in model.labels], atol=1e-5)
@@ -115,7 +119,7 @@ def teacher(words: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     recipe = Recipe(epochs=1, batch_size=32)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("CIRCLEMATCH_CACHE", str(folder / "cache"))
-        run = Run(dataset, Network(width=8, classes=len(dataset.labels)), recipe, 0, folder / "run")
+        run = run_of(dataset, Network(width=8, classes=len(dataset.labels)), recipe, 0, folder / "run")
         model = certain_of(circlematch.load(perform(run, watchers=(), say=lambda _: None).model), 0)
     write_model(folder / "teacher.safetensors", model.card, model.tensors)
     return folder / "teacher.safetensors"
@@ -123,10 +127,12 @@ def teacher(words: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def outcome_of(words: Path, folder: Path, teacher: Path, **changes: object) -> Outcome:
     dataset = read_folder(words)
-    recipe = Recipe(epochs=8, batch_size=16, peak_learning_rate=0.02, teaching=1.0)
-    run = Run(dataset, Network(width=4, classes=len(dataset.labels)), recipe, 0, folder, step="native")
-    given = replace(run, **{"teachers": (circlematch.load(teacher),)} | changes)  # type: ignore[arg-type]
-    return perform(given, watchers=(), say=lambda _: None)
+    recipe = Recipe(epochs=8, batch_size=16, peak_learning_rate=0.02, distillation=1.0)
+    teachers = (circlematch.load(teacher),)
+    run = run_of(
+        dataset, Network(width=4, classes=len(dataset.labels)), recipe, 0, folder, teachers=teachers, step="native"
+    )
+    return perform(altered(run, **changes), watchers=(), say=lambda _: None)
 
 
 @pytest.mark.parametrize("step", ["native", "torch"])
@@ -136,16 +142,17 @@ def test_a_network_learns_what_its_teacher_says_not_what_the_labels_say(
     outcome = outcome_of(words, tmp_path / "run", teacher, step=step)
     confusion = outcome.reports["test"].confusion
     assert confusion[:, 0].sum() == confusion.sum()
-    (told,) = outcome.record["teachers"]
-    assert told == f"d8-{words.name}, 1,374 parameters, weights {digest(dict(circlematch.load(teacher).tensors))}"
-    assert f"taught by {told}" in circlematch.load(outcome.model).card.notes
+    (told,) = outcome.record["specification"]["teachers"]
+    weights = digest(dict(circlematch.load(teacher).tensors))
+    assert told == {"name": f"d8-{words.name}", "parameters": 1374, "sha256": weights}
+    assert circlematch.load(outcome.model).card.specification.teachers == (Teacher(**told),)
 
 
 def test_a_recipe_that_teaches_needs_a_teacher_and_a_teacher_such_a_recipe(
     words: Path, teacher: Path, tmp_path: Path
 ) -> None:
     for changes in ({"teachers": ()}, {"recipe": Recipe(epochs=1)}):
-        with pytest.raises(UsageError, match="go together"):
+        with pytest.raises(UsageError, match="distillation above 0 needs teachers"):
             outcome_of(words, tmp_path / "run", teacher, **changes)
 
 
@@ -153,8 +160,9 @@ def test_train_with_a_teacher_goes_on_with_it(words: Path, teacher: Path, tmp_pa
     arguments = ["train", "--data", words, "--width", "4", "--epochs", "1", "--out", tmp_path / "run"]
     assert main([str(word) for word in [*arguments, "--teacher", teacher, "--json"]]) == 0
     record = json.loads(capsys.readouterr().out)
-    assert (record["recipe"]["teaching"], record["recipe"]["label_smoothing"]) == (TEACHING, 0)
-    assert len(record["teachers"]) == 1
+    recipe = record["specification"]["recipe"]
+    assert (recipe["distillation"], recipe["label_smoothing"]) == (DISTILLATION, 0)
+    assert len(record["specification"]["teachers"]) == 1
     assert main(["train", "--resume", str(tmp_path / "run"), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["weights_sha256"] == record["weights_sha256"]
     refusal = refused(capsys, 2, "train", "--resume", tmp_path / "run", "--teacher", teacher)
@@ -166,7 +174,7 @@ def test_smoothing_that_is_asked_for_is_kept_beside_a_teacher(
 ) -> None:
     given = ["--epochs", "1", "--label-smoothing", "0.2", "--teacher", teacher, "--out", tmp_path / "run", "--json"]
     assert main([str(word) for word in ["train", "--data", words, "--width", "4", *given]]) == 0
-    assert json.loads(capsys.readouterr().out)["recipe"]["label_smoothing"] == 0.2
+    assert json.loads(capsys.readouterr().out)["specification"]["recipe"]["label_smoothing"] == 0.2
 
 
 @pytest.mark.parametrize(

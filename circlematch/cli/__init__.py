@@ -10,13 +10,13 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from circlematch._version import __version__
-from circlematch.cli import bench, data, evaluate, explain, export, models, spot, train
+from circlematch.cli import bench, data, evaluate, explain, export, finish, models, spot, train
 from circlematch.errors import CircleMatchError
 
 __all__ = ["Parser", "main"]
 
 INTERRUPTED = 130  # what shells expect after Ctrl-C
-COMMANDS = (models, spot, explain, train, evaluate, export, data, bench)
+COMMANDS = (models, spot, explain, train, finish, evaluate, export, data, bench)
 
 
 class Parser(argparse.ArgumentParser):

@@ -9,7 +9,7 @@ from typing import Any
 
 from circlematch import pretrained
 from circlematch.cli.options import Commands, add_command, add_json, print_json
-from circlematch.config import RECIPES, with_teachers
+from circlematch.config import RECIPES, distilled
 from circlematch.model import Card
 
 BYTES_PER_PARAMETER = 4
@@ -52,12 +52,12 @@ def _percent(card: Card, split: str) -> str:
 
 
 def _recipe(card: Card) -> str:
-    """The name of its recipe, if it has one, whatever the number of epochs, and whether it had teachers."""
-    taught = card.recipe.teaching > 0
+    """The name of its recipe, if it has one, whatever the number of epochs, and whether it was distilled."""
+    was_distilled = bool(card.specification.teachers)
     for name, recipe_of in RECIPES.items():
-        _, recipe = recipe_of(card.network.width)
-        if replace(with_teachers(recipe) if taught else recipe, epochs=card.recipe.epochs) == card.recipe:
-            return f"{name}, with teachers" if taught else name
+        _, recipe = recipe_of(card.network.width, card.network.classes)
+        if replace(distilled(recipe) if was_distilled else recipe, epochs=card.recipe.epochs) == card.recipe:
+            return f"{name}, distilled" if was_distilled else name
     return "none that has a name"
 
 
@@ -74,7 +74,7 @@ def _card(card: Card, page: Path | None) -> str:
         "trained": f"{card.epochs} epochs, seed {card.seed}, peak learning rate {card.recipe.peak_learning_rate:g}",
         "data": card.source,
         "licence": card.licence,
-        "split": card.split_rule,
+        "split": card.specification.split_rule,
         "made by": f"circlematch {card.version}, commit {card.commit or 'unknown'}",
     }
     if page is not None:

@@ -10,10 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from circlematch.data.dataset import Dataset
-from circlematch.data.tasks import TASKS, read_task
+from circlematch.data.tasks import TASKS, Source
 from circlematch.errors import UsageError
 
-__all__ = ["Commands", "add_command", "add_dataset", "add_json", "add_model", "print_json", "read_dataset"]
+__all__ = [
+    *("Commands", "add_command", "add_dataset", "add_json", "add_model", "print_json", "read_dataset", "source_of"),
+]
 
 DEFAULT_DATA = "data"
 DEFAULT_MODEL = "d16-gsc"
@@ -64,12 +66,17 @@ def add_dataset(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def read_dataset(options: argparse.Namespace, parser_name: str) -> Dataset:
-    """The dataset that the arguments name."""
+def source_of(options: argparse.Namespace, parser_name: str) -> Source:
+    """The dataset that the arguments name, not read yet."""
     if options.task is None and options.data is None:
         raise UsageError(f"give --task ({', '.join(TASKS)}) or --data FOLDER (see circlematch {parser_name} --help)")
     data = options.data or Path(os.environ.get("CIRCLEMATCH_DATA") or DEFAULT_DATA)
-    return read_task(options.task, data, options.archive)
+    return Source(options.task, data, options.archive)
+
+
+def read_dataset(options: argparse.Namespace, parser_name: str) -> Dataset:
+    """The dataset that the arguments name."""
+    return source_of(options, parser_name).read()
 
 
 def print_json(value: Any) -> None:

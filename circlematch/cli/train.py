@@ -8,43 +8,44 @@ from dataclasses import replace
 from pathlib import Path
 from statistics import mean, stdev
 
-from circlematch.cli.options import Commands, add_command, add_dataset, add_json, print_json, read_dataset
-from circlematch.config import ABLATIONS, RECIPES, TEACHING, ablated, with_teachers
+from circlematch.cli.options import Commands, add_command, add_dataset, add_json, print_json, source_of
+from circlematch.config import ABLATIONS, DISTILLATION, RECIPES, ablated, distilled
 from circlematch.data.dataset import Dataset
 from circlematch.errors import UsageError
 from circlematch.model import Model
 from circlematch.pretrained import load
 from circlematch.training import STEPS
-from circlematch.training.plan import PLAN, RECORD, Plan, read_plan, rewrite_plan, write_plan
-from circlematch.training.targets import check_teachers
+from circlematch.training.plan import RECORD, Plan, check_same, ensure_plan, read_plan, specify, write_plan
 
 LARGEST_SEED = 2**32
 MOST_THREADS = 256
 # What may be given instead of the recipe's own.
 OVERRIDES: dict[str, tuple[type, str]] = {
-    "epochs": (int, "times that every clip is heard"),
-    "batch_size": (int, "clips in one optimiser step"),
-    "peak_learning_rate": (float, "top of the cycle"),
-    "weight_decay": (float, "of the optimiser"),
-    "label_smoothing": (float, "of the cross-entropy"),
-    "dropout": (float, "on the bands' features"),
+    "epochs": (int, "Number of passes over the training clips."),
+    "batch_size": (int, "Clips in one optimiser step."),
+    "peak_learning_rate": (float, "Highest learning rate of the one-cycle schedule."),
+    "weight_decay": (float, "Weight decay of the optimiser."),
+    "label_smoothing": (float, "Label smoothing of the cross-entropy."),
+    "dropout": (float, "Dropout on the band features."),
 }
 ALSO_WITH_RESUME = {"resume", "threads", "json", "run", "parser"}
 
 
 def add(commands: Commands) -> None:
     """Its arguments."""
-    summary = "train a model on a known dataset or on your own folder of words"
+    summary = "Train a model on a known dataset or on your own folder of words."
     parser = add_command(commands, "train", summary, "circlematch train --data my_words --width 8 --epochs 60", run)
     add_dataset(parser)
-    parser.add_argument("--width", type=int, default=16, help="D: 4, 8, 16, 32 or any even number from 4")
+    parser.add_argument(
+        "--width", type=int, default=16, help="Width D of the network: 4, 8, 16, 32 or any even number from 4."
+    )
     parser.add_argument(
         "--recipe",
         choices=tuple(RECIPES),
         default="paper",
-        help="a named way to train: the paper's, or one for models in use, which is best with --teacher",
+        help="The training recipe: the paper's, or the one of the released models, which works best with --teacher.",
     )
-    parser.add_argument("--ablation", choices=tuple(ABLATIONS), default="full", help="a row of the paper's Table 2")
+    parser.add_argument("--ablation", choices=tuple(ABLATIONS), default="full", help="A row of the paper's Table 2.")
     for name, (kind, purpose) in OVERRIDES.items():
         flag = f"--{name.replace('_', '-')}"
         parser.add_argument(flag, type=kind, default=argparse.SUPPRESS, help=f"{purpose} (default: the recipe's)")
@@ -52,27 +53,30 @@ def add(commands: Commands) -> None:
         "--teacher",
         nargs="+",
         metavar="MODEL",
-        help="larger models of the same words to learn from, released or files; several are averaged. They give "
-        f"{TEACHING:.0%}% of what is told of a clip, and labels are not smoothed unless --label-smoothing is given",
+        help="Larger models of the same words to distil from, released or files; several are averaged. They give "
+        f"{DISTILLATION:.0%}% of the targets, and labels are not smoothed unless --label-smoothing is given.",
     )
-    parser.add_argument("--seed", type=int, default=0, help="of weights, order, shifts, noise and dropout")
+    parser.add_argument("--seed", type=int, default=0, help="Seed of weights, order, shifts, noise and dropout.")
     parser.add_argument(
-        "--seeds", type=_seeds, help="several runs, such as 0-4, each on one core; may be given again to go on"
+        "--seeds", type=_seeds, help="Train several runs, such as 0-4, each on one core; repeat the command to resume."
     )
-    parser.add_argument("--jobs", type=int, default=1, help="with --seeds: how many run at once")
-    parser.add_argument("--out", type=Path, help="folder of the run (default: runs/d<width>-<task>-seed<seed>)")
+    parser.add_argument("--jobs", type=int, default=1, help="With --seeds: how many runs at once.")
+    parser.add_argument("--out", type=Path, help="Folder of the run (default: runs/d<width>-<task>-seed<seed>).")
     parser.add_argument(
-        "--resume", type=Path, metavar="RUN", help="go on with the run in this folder; nothing else is needed"
+        "--resume", type=Path, metavar="RUN", help="Resume the run in this folder; it needs no other option."
     )
-    parser.add_argument("--threads", type=int, help="threads to use (default: all cores)")
+    parser.add_argument("--threads", type=int, help="Threads to use (default: one per core).")
     parser.add_argument(
-        "--step", choices=STEPS, default="auto", help="what trains: the C engine, PyTorch, or what fits"
+        "--step",
+        choices=STEPS,
+        default="auto",
+        help="What computes the training step: the C engine, PyTorch, or the engine wherever it can.",
     )
     add_json(parser)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Begin a run, go on with one, or run several."""
+    """Start a run, resume one, or train several."""
     if options.threads is not None and not 1 <= options.threads <= MOST_THREADS:
         raise UsageError(f"--threads is {options.threads}; give a number of at least 1 and at most {MOST_THREADS}")
     if options.seeds is not None:
@@ -82,31 +86,27 @@ def run(options: argparse.Namespace) -> int:
     resuming = options.resume is not None
     if resuming:
         _refuse_other_options(options)
-    plan = read_plan(options.resume) if resuming else _plan(options, options.seed)
-    dataset, teachers = _materials(plan)
-    folder = options.resume if resuming else options.out or _default_folder(plan)
-    if not resuming:
+    plan = read_plan(options.resume) if resuming else None
+    dataset = plan.source.read() if plan else source_of(options, "train").read()
+    teachers = tuple(load(name) for name in (plan.teachers if plan else _teacher_names(options)))
+    if plan is None:
+        plan = _plan(options, dataset, teachers, options.seed)
+        folder = options.out or _default_folder(plan)
         write_plan(folder, plan)
+    else:
+        folder = options.resume
+        given = plan.specification
+        check_same(specify(dataset, given.network, given.recipe, given.seed, teachers), given, folder)
     return _run_plan(plan, dataset, teachers, folder, options)
-
-
-def _materials(plan: Plan) -> tuple[Dataset, tuple[Model, ...]]:
-    """The data and the teachers that a plan names, as far as can be told that they fit."""
-    dataset = read_dataset(_data_options(plan), "train")
-    teachers = tuple(load(name) for name in plan.teachers)
-    check_teachers(teachers, dataset.labels)
-    return dataset, teachers
 
 
 def _run_plan(
     plan: Plan, dataset: Dataset, teachers: tuple[Model, ...], folder: Path, options: argparse.Namespace
 ) -> int:
-    """Train what the plan says; a run that has a checkpoint goes on from there."""
+    """Train what the plan says; a run that has a checkpoint is resumed."""
     from circlematch.training.run import CHECKPOINT, Run, perform
 
-    network = replace(plan.network, classes=len(dataset.labels))
-    threads = options.threads or plan.threads
-    work = Run(dataset, network, plan.recipe, plan.seed, folder, threads, plan.step, teachers)
+    work = Run(plan.specification, dataset, folder, teachers, plan.step, options.threads or plan.threads)
     say = _quiet if options.json else _say
     say(f"{dataset.name}: {len(dataset.labels)} classes, {_sizes(dataset.sizes())}; split {dataset.split_rule}")
     for note in dataset.notes:
@@ -114,7 +114,7 @@ def _run_plan(
     try:
         outcome = perform(work, resume=(folder / CHECKPOINT).exists(), say=say)
     except KeyboardInterrupt:
-        raise KeyboardInterrupt(f"stopped; go on with: circlematch train --resume {folder}") from None
+        raise KeyboardInterrupt(f"stopped; resume with: circlematch train --resume {folder}") from None
     if options.json:
         print_json(outcome.record)
         return 0
@@ -128,34 +128,31 @@ def _run_several(options: argparse.Namespace) -> int:
     from circlematch.training.several import Job, perform_all
 
     if options.resume is not None:
-        raise UsageError("--seeds and --resume do not go together; give the same --seeds again to go on")
+        raise UsageError("--seeds and --resume do not go together; repeat the command with --seeds to resume")
     if options.jobs < 1:
         raise UsageError(f"--jobs is {options.jobs}; give a number of at least 1")
     for name in ("seed", "threads"):
         if getattr(options, name) != options.parser.get_default(name):
             raise UsageError(f"--{name} does not go with --seeds: every seed is a run of its own on one core")
-    _materials(_plan(options, options.seeds[0]))  # a wrong folder: one line, not one per seed
+    dataset = source_of(options, "train").read()  # a wrong folder is one line here, not one per seed
+    teachers = tuple(load(name) for name in _teacher_names(options))
     jobs = []
     for seed in options.seeds:
-        plan = _plan(options, seed)
+        plan = _plan(options, dataset, teachers, seed)
         folder = (options.out / f"seed{seed}") if options.out else _default_folder(plan)
-        if (folder / PLAN).exists():
-            rewrite_plan(folder, plan)
-        else:
-            write_plan(folder, plan)
+        ensure_plan(folder, plan)
         jobs.append(Job(f"seed {seed}", folder))
     try:
         perform_all(jobs, options.jobs)
     except KeyboardInterrupt:
-        raise KeyboardInterrupt("stopped; give the same command again to go on") from None
+        raise KeyboardInterrupt("stopped; repeat the command to resume") from None
     elsewhere = [job.name for job in jobs if not job.finished]
     if elsewhere:
-        raise UsageError(
-            f"{', '.join(elsewhere)}: still being trained by another process; give the command again later"
-        )
+        raise UsageError(f"{', '.join(elsewhere)}: still being trained by another process; repeat the command later")
     records = [json.loads((job.folder / RECORD).read_text()) for job in jobs]
     if options.json:
-        print_json(records)
+        for record in records:
+            print_json(record)
         return 0
     print(f"step: {records[0]['step']}")
     for split in records[0]["accuracy"]:
@@ -175,8 +172,8 @@ def _refuse_other_options(options: argparse.Namespace) -> None:
 
 
 def _default_folder(plan: Plan) -> Path:
-    task = plan.task or (plan.data.name if plan.data else "")
-    return Path("runs") / f"d{plan.network.width}-{task}-seed{plan.seed}"
+    specification = plan.specification
+    return Path("runs") / f"{specification.name}-seed{specification.seed}"
 
 
 def _seeds(text: str) -> list[int]:
@@ -198,26 +195,27 @@ def _say(line: str) -> None:
 
 
 def _quiet(_: str) -> None:
-    """With --json, standard output holds the record only."""
+    """With --json, standard output holds the record alone."""
 
 
-def _plan(options: argparse.Namespace, seed: int) -> Plan:
+def _teacher_names(options: argparse.Namespace) -> tuple[str, ...]:
+    """The teachers, files as absolute paths."""
+    return tuple(str(Path(name).absolute()) if Path(name).exists() else name for name in options.teacher or ())
+
+
+def _plan(options: argparse.Namespace, dataset: Dataset, teachers: tuple[Model, ...], seed: int) -> Plan:
     """What the arguments ask for."""
     if not 0 <= seed < LARGEST_SEED:
         raise UsageError(f"--seed is {seed}; give a number of at least 0 and below {LARGEST_SEED}")
-    network, recipe = RECIPES[options.recipe](options.width)
+    network, recipe = RECIPES[options.recipe](options.width, len(dataset.labels))
     given = {name: getattr(options, name) for name in OVERRIDES if hasattr(options, name)}
     if "dropout" in given:
         network = replace(network, dropout=given.pop("dropout"))
     network = ablated(network, options.ablation)
-    recipe = replace(with_teachers(recipe) if options.teacher else recipe, **given)
-    data, archive = (path.absolute() if path else None for path in (options.data, options.archive))
-    teachers = tuple(str(Path(name).absolute()) if Path(name).is_file() else name for name in options.teacher or ())
-    return Plan(options.task, data, archive, network, recipe, seed, options.step, options.threads, teachers)
-
-
-def _data_options(plan: Plan) -> argparse.Namespace:
-    return argparse.Namespace(task=plan.task, data=plan.data, archive=plan.archive)
+    recipe = replace(distilled(recipe) if teachers else recipe, **given)
+    specification = specify(dataset, network, recipe, seed, teachers)
+    source = source_of(options, "train")
+    return Plan(specification, source, _teacher_names(options), options.step, options.threads)
 
 
 def _sizes(sizes: dict[str, int]) -> str:

@@ -21,12 +21,11 @@ from circlematch.data.dataset import HELD_OUT_NOISE, SILENCE, UNKNOWN, Clip, Dat
 from circlematch.errors import AudioError, DatasetError
 
 __all__ = [
+    "COMPOSITE",
     "KEYWORDS",
     "LABELS",
-    "NEWER",
     "OLDER",
     "left_out",
-    "newer_version",
     "read_archive",
     "read_both_versions",
     "read_speech_commands",
@@ -38,7 +37,7 @@ KEYWORDS = ("yes", "no", "up", "down", "left", "right", "on", "off", "stop", "go
 LABELS = (*KEYWORDS, UNKNOWN, SILENCE)
 BACKGROUND_SHARE = 0.1  # unknown and silence, each, as a share of the keywords
 LISTS = {"validation": "validation_list.txt", "test": "testing_list.txt"}
-OLDER, NEWER = "speech_commands_v0.01", ("speech_commands_v0.02", "speech_commands_composite")
+OLDER, COMPOSITE = "speech_commands_v0.01", "speech_commands_composite"
 NEWER_ARCHIVE = "speech_commands_test_set_v0.02"
 NOISE = "_background_noise_"
 NOISE_STEP_MS = 250  # between two clips of held-out noise
@@ -62,9 +61,9 @@ def split_of_speaker(speaker: str) -> str:
 
 
 def _how_to_get(name: str) -> str:
-    if name == "composite":
-        return "python experiments/composite.py makes it of gsc1 and gsc2"
-    return f"circlematch data get {'gsc2' if name == 'gsc' else name}"
+    if name in ("composite", "gsc"):
+        return "circlematch data composite makes it from gsc1 and gsc2"
+    return f"circlematch data get {name}"
 
 
 def read_speech_commands(root: Path, name: str, archive: Path | None = None) -> Dataset:
@@ -105,15 +104,16 @@ def read_speech_commands(root: Path, name: str, archive: Path | None = None) -> 
 
 
 def read_both_versions(data: Path, name: str, archive: Path | None = None) -> Dataset:
-    """Training speakers of both versions to learn from, everything of v0.01 to be measured by.
+    """Training speakers of both versions for training; validation and test of v0.01.
 
-    Learned from are all recordings of v0.02 (or of the composite) and those of v0.01 that v0.02 left out: they are the
-    faint, the cut and the unclear ones, a ninth of v0.01, which its tests hold too. Both versions split the speakers
-    by the same rule, so no speaker of v0.01's validation or test set is learned from. v0.02's own archive is a split of
-    its own, "archive-v2", where it lies beside the others.
+    The training clips are all recordings of the composite and those of v0.01 that v0.02 left out: faint, cut and
+    unclear ones, a ninth of v0.01, which its test sets contain too. Both versions split the speakers by the same rule,
+    so no speaker of v0.01's validation or test set is trained on. v0.02's own archive is a split of its own,
+    "archive-v2", where it lies beside the others.
     """
-    newer = newer_version(data)
-    first, second = read_speech_commands(data / OLDER, "gsc1", archive), read_speech_commands(newer, name)
+    newer = data / COMPOSITE
+    second = read_speech_commands(newer, name)
+    first = read_speech_commands(data / OLDER, "gsc1", archive)
     heard = (*first.splits["train"], *first.spare)
     lacking = left_out(heard, (*second.splits["train"], *second.spare), newer)
     older = [clip for clip in heard if clip.path is not None and lacking.get(clip.path)]
@@ -129,23 +129,15 @@ def read_both_versions(data: Path, name: str, archive: Path | None = None) -> Da
         raise DatasetError(
             f"{len(crossing)} speakers of {newer} are in {data / OLDER}'s held-out lists; get both again"
         )
-    learned = f"training clips are those of {newer.name} and {len(older):,} of {OLDER} that it left out"
+    learned = f"training clips are those of {COMPOSITE} and {len(older):,} of {OLDER} that v0.02 left out"
     return replace(second, splits=splits, spare=spare, notes=(*first.notes, *second.notes, learned))
-
-
-def newer_version(data: Path) -> Path:
-    """The folder of v0.02, or of the composite."""
-    newer = next((data / folder for folder in NEWER if (data / folder).is_dir()), None)
-    if newer is None:
-        raise DatasetError(f"{data} holds neither {' nor '.join(NEWER)} (circlematch data get gsc2 --to {data})")
-    return newer
 
 
 def left_out(older: Sequence[Clip], newer: Sequence[Clip], root: Path) -> dict[Path, bool]:
     """Whether the newer version, in `root`, lacks a recording of the older one.
 
-    Takes were numbered anew, so names tell nothing; what is compared is the end of the files of the same word and
-    speaker. Of words that `root` links to the older version, or lacks, nothing is said.
+    v0.02 numbers the takes of a speaker anew, so file names cannot be compared; the last bytes of the files of the same
+    word and speaker are. Words that `root` lacks, or links to the older version, are not in the result.
     """
     folders = {clip.path.parent for clip in older if clip.path is not None}
     other = {
@@ -172,9 +164,9 @@ def left_out(older: Sequence[Clip], newer: Sequence[Clip], root: Path) -> dict[P
 
 
 def _end_of(path: Path) -> bytes:
-    """What tells two recordings in the same format apart: a quarter of a second of 16-bit samples.
+    """A digest of the last quarter of a second: it tells two recordings of the same format apart.
 
-    Of a file that cannot be read it is its name: it stays, and whoever decodes it says what is wrong.
+    A file that cannot be read has its name instead, so it stays in the set, and the decoder reports it.
     """
     try:
         with path.open("rb") as stream:
@@ -196,7 +188,7 @@ def _archive_splits(root: Path, name: str) -> dict[str, tuple[Clip, ...]]:
 
 
 def _noise(folder: Path) -> tuple[dict[Path, float], list[str]]:
-    """The recordings of noise with their seconds, and what to say of those that cannot be read."""
+    """The recordings of noise with their seconds, and a note on each that cannot be read."""
     seconds: dict[Path, float] = {}
     notes: list[str] = []
     for path in _recordings(folder) if folder.is_dir() else ():
@@ -222,7 +214,7 @@ def _with_noise(clips: tuple[Clip, ...], noise: dict[Path, float]) -> tuple[Clip
 
 
 def _too_few_unknown(split: str, clips: tuple[Clip, ...]) -> str:
-    """What to say of a split whose unknown words are fewer than its silent clips; nothing where they are as many."""
+    """A note on a split that has fewer unknown words than silence clips; empty where there are enough."""
     unknown, silence = (sum(LABELS[clip.label] == label for clip in clips) for label in (UNKNOWN, SILENCE))
     return f"{split} has {unknown} recordings of unknown words instead of {silence}" if unknown < silence else ""
 

@@ -12,7 +12,7 @@ from circlematch.data.mswc import EN31, ES20, read_mswc
 from circlematch.data.speech_commands import read_both_versions, read_speech_commands
 from circlematch.errors import DatasetError, UsageError
 
-__all__ = ["TASKS", "Task", "read_task"]
+__all__ = ["TASKS", "Source", "Task", "read_task"]
 
 
 @dataclass(frozen=True)
@@ -47,14 +47,14 @@ TASKS: dict[str, Task] = {
         download="gsc2",
     ),
     "composite": Task(
-        "Speech Commands v0.02 where it is at hand, v0.01 words elsewhere; 12 classes, tested on v0.02's archive",
+        "Speech Commands v0.02 for 22 words and v0.01 for the others; 12 classes, tested on v0.02's archive",
         "speech_commands_composite",
         lambda root, archive: read_speech_commands(root, "composite", archive),
         archive="speech_commands_test_set_v0.02",
     ),
     "gsc": Task(
-        "both versions of Speech Commands (or the composite) to learn from, v0.01 to be measured by; 12 classes",
-        "",  # both versions lie side by side in the data folder
+        "the composite and what v0.02 left out of v0.01 for training, v0.01 for validation and test; 12 classes",
+        "",  # both sets lie side by side in the data folder
         lambda root, archive: read_both_versions(root, "gsc", archive),
         archive="speech_commands_test_set_v0.01",
     ),
@@ -71,6 +71,24 @@ TASKS: dict[str, Task] = {
         download="mswc-micro",
     ),
 }
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where a dataset is read from: a task's name or none for a folder of words, the data, and Google's archive."""
+
+    task: str | None
+    data: Path
+    archive: Path | None = None
+
+    @property
+    def name(self) -> str:
+        """The name of the task, or of the folder of words."""
+        return self.task or self.data.absolute().name
+
+    def read(self) -> Dataset:
+        """The dataset."""
+        return read_task(self.task, self.data, self.archive)
 
 
 def read_task(name: str | None, data: Path, archive: Path | None = None) -> Dataset:

@@ -15,7 +15,7 @@ from circlematch.nn.matching import PrototypeMatcher
 from circlematch.nn.readout import Readout
 from circlematch.parameters import Tensors, initial_tensors
 
-__all__ = ["CircleMatch", "MeanPooling", "PrototypeHead"]
+__all__ = ["CircleMatch", "MeanPooling", "PrototypeHead", "load_tensors", "tensors_of"]
 
 
 class PrototypeHead(nn.Module):
@@ -91,13 +91,23 @@ class CircleMatch(nn.Module):
 
     def tensors(self) -> Tensors:
         """The weights and running statistics, as a model file holds them."""
-        return {
-            name: tensor.detach().cpu().numpy().astype(np.float32, copy=True)
-            for name, tensor in self.state_dict().items()
-            if not name.endswith("num_batches_tracked")
-        }
+        return tensors_of(self)
 
     def load_tensors(self, tensors: Tensors) -> None:
         """Take the tensors of a model file."""
-        counters = {name: value for name, value in self.state_dict().items() if name.endswith("num_batches_tracked")}
-        self.load_state_dict({name: torch.from_numpy(array.copy()) for name, array in tensors.items()} | counters)
+        load_tensors(self, tensors)
+
+
+def tensors_of(network: nn.Module) -> Tensors:
+    """The weights and running statistics of any network."""
+    return {
+        name: tensor.detach().cpu().numpy().astype(np.float32, copy=True)
+        for name, tensor in network.state_dict().items()
+        if not name.endswith("num_batches_tracked")
+    }
+
+
+def load_tensors(network: nn.Module, tensors: Tensors) -> None:
+    """Give a network the weights and running statistics that `tensors_of` returned."""
+    counters = {name: value for name, value in network.state_dict().items() if name.endswith("num_batches_tracked")}
+    network.load_state_dict({name: torch.from_numpy(array.copy()) for name, array in tensors.items()} | counters)

@@ -9,8 +9,9 @@ from circlematch.config import Network
 from circlematch.nn.circular import circular_statistics
 from circlematch.nn.matching import strength
 from circlematch.nn.ordered_path import path_score
+from circlematch.parameters import descriptor_mask
 
-__all__ = ["Readout", "describe", "descriptor_mask"]
+__all__ = ["Readout", "describe"]
 
 
 def describe(responses: Tensor, config: Network) -> Tensor:
@@ -18,18 +19,6 @@ def describe(responses: Tensor, config: Network) -> Tensor:
     lengths, cross = circular_statistics(responses, config.harmonics, config.magnitude_epsilon)
     score = path_score(responses, config.path_temperature).unsqueeze(-1)
     return torch.cat((strength(responses), lengths, cross, score), dim=-1)
-
-
-def descriptor_mask(config: Network) -> Tensor:
-    """Ones, and zeros where an ablation of Table 2 hides a part of f_k: (24,)."""
-    M, circle = config.prototypes, config.circular_statistics
-    parts = [
-        (M, True),
-        (config.harmonics * M, circle),
-        (2 * (M - 1), circle and config.cross_moments),
-        (1, config.ordered_path),
-    ]
-    return torch.cat([torch.full((size,), float(shown)) for size, shown in parts])
 
 
 class Readout(nn.Module):
@@ -43,7 +32,7 @@ class Readout(nn.Module):
         self.beta = nn.Parameter(torch.zeros(config.descriptor_size))
         self.log_gain = nn.Parameter(torch.zeros(()))  # γ = exp(log_gain)
         self.bias = nn.Parameter(torch.zeros(config.classes))
-        self.register_buffer("mask", descriptor_mask(config), persistent=False)
+        self.register_buffer("mask", torch.from_numpy(descriptor_mask(config)), persistent=False)
 
     def forward(self, responses: Tensor) -> Tensor:
         """(B, K, M, T) -> (B, K)."""

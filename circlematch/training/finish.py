@@ -1,86 +1,142 @@
-"""What is done to a network's scores when training is over: changes of its biases and of its one gain, nothing else.
+"""Finishing a model after training: its biases and one gain change, nothing else.
 
-Words are made even first, then the scores are calibrated, then the network leans to silence; a recipe may ask for each.
+Three optional changes (`Finish`), in this order: biases make all keywords equally likely, scores are calibrated, and a
+bias is added to silence. Each can be undone, so `circlematch finish` works on any finished model.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import log
 
 import numpy as np
 import numpy.typing as npt
 
-from circlematch.config import Network, Recipe
-from circlematch.data.cache import ClipSet
+from circlematch.config import Finish, Network
 from circlematch.data.dataset import SILENCE, UNKNOWN
+from circlematch.model import Finished, Model
 from circlematch.parameters import Tensors
-from circlematch.training.step import Step
 
-__all__ = ["evenness", "final_weights", "temperature_of"]
+__all__ = ["finish", "refinish", "silence_shift", "temperature_of", "unfinished", "with_silence_bias", "word_biases"]
 
-HOTTEST = 4.0  # the highest temperature: a few clips that are mostly wrong tell little of it
+Scores = npt.NDArray[np.floating]
+HIGHEST_TEMPERATURE = 4.0  # a few clips that are mostly wrong say little about the right temperature
 
 
-def final_weights(
-    step: Step,
+def finish(
+    tensors: Tensors,
     network: Network,
-    recipe: Recipe,
     labels: tuple[str, ...],
-    heard: npt.NDArray[np.int64],
-    validation: ClipSet,
-) -> tuple[Tensors, float]:
-    """The weights as the recipe wants them in the end, and the temperature that the scores were divided by.
+    wanted: Finish,
+    counts: npt.NDArray[np.int64],
+    scores: Scores,
+    truth: npt.NDArray[np.int64],
+) -> tuple[Tensors, Finished]:
+    """Finish the tensors of a network as `wanted`.
 
-    `heard` are the labels of the clips that were learned from in every epoch.
+    `counts` are the training clips of each class (K,). `scores` (N, K) and `truth` (N,) are the validation scores of
+    the unfinished network and their labels.
     """
-    weights, temperature = step.weights(), 1.0
-    bias = weights["head.linear.bias" if network.mean_pooling else "head.readout.bias"]
-    even = evenness(heard, labels) if recipe.even_words else np.zeros(len(labels))
-    bias += even.astype(np.float32)
-    if recipe.calibrated:
-        scores = step.scores(validation.audio, validation.rows) + even
-        temperature = temperature_of(scores, validation.labels)
-        bias /= np.float32(temperature)
-        if network.mean_pooling:
-            weights["head.linear.weight"] /= np.float32(temperature)
-        else:
-            weights["head.readout.log_gain"] -= np.float32(log(temperature))
-    if SILENCE in labels:  # sounds are more common in the world than in the set
-        bias[labels.index(SILENCE)] += np.float32(recipe.silence_bias)
-    return weights, temperature
+    even = word_biases(counts, labels) if wanted.even_words else np.zeros(len(labels))
+    temperature = temperature_of(scores + even, truth) if wanted.calibrated else 1.0
+    shift = silence_shift(labels, wanted.silence_bias)
+    found = Finished(tuple(even.tolist()) if wanted.even_words else (), temperature)
+    return _changed(tensors, network, even, temperature, shift), found
 
 
-def evenness(heard: npt.NDArray[np.int64], labels: tuple[str, ...]) -> npt.NDArray[np.float64]:
-    """What makes up for words with fewer recordings, on the bias of each class: (K,).
+def unfinished(model: Model) -> Tensors:
+    """The weights as training left them, up to rounding."""
+    network, done = model.card.network, model.card.finished
+    shift = silence_shift(model.labels, model.card.recipe.finish.silence_bias)
+    plain = _changed(model.tensors, network, -shift, 1 / done.temperature, np.zeros(len(model.labels)))
+    even = np.array(done.word_biases) if done.word_biases else np.zeros(len(model.labels))
+    return _changed(plain, network, -even, 1.0, np.zeros(len(model.labels)))
 
-    A network that heard one word twice as often as another has learned to expect it twice as often. log 2 on the bias
-    of the other makes up for it.
-    """
-    out = np.zeros(len(labels))
-    words = [number for number, label in enumerate(labels) if label not in (UNKNOWN, SILENCE)]
-    counts = np.maximum(np.bincount(heard, minlength=len(labels))[words], 1)
-    out[words] = np.log(counts.mean() / counts)
+
+def refinish(
+    model: Model,
+    wanted: Finish,
+    counts: npt.NDArray[np.int64],
+    scores: Scores,
+    truth: npt.NDArray[np.int64],
+) -> Model:
+    """A finished model with another finish. `scores` (N, K) are those of the model as it is, on validation."""
+    done, labels = model.card.finished, model.labels
+    raw = (scores - silence_shift(labels, model.card.recipe.finish.silence_bias)) * done.temperature
+    raw = raw - (np.array(done.word_biases) if done.word_biases else 0.0)
+    tensors, found = finish(unfinished(model), model.card.network, labels, wanted, counts, raw, truth)
+    return _model(model, tensors, wanted, found)
+
+
+def with_silence_bias(model: Model, bias: float) -> Model:
+    """The same model with another silence bias; all else stays as it is."""
+    more = silence_shift(model.labels, bias - model.card.recipe.finish.silence_bias)
+    tensors = _changed(model.tensors, model.card.network, np.zeros(len(model.labels)), 1.0, more)
+    return _model(model, tensors, replace(model.card.recipe.finish, silence_bias=bias), model.card.finished)
+
+
+def _model(model: Model, tensors: Tensors, wanted: Finish, found: Finished) -> Model:
+    given = model.card.specification
+    specification = replace(given, recipe=replace(given.recipe, finish=wanted))
+    return Model(replace(model.card, specification=specification, finished=found), tensors)
+
+
+def _changed(
+    tensors: Tensors,
+    network: Network,
+    before: npt.NDArray[np.float64],
+    temperature: float,
+    after: npt.NDArray[np.float64],
+) -> Tensors:
+    """The network whose scores are (z + before) / temperature + after."""
+    out = {name: tensor.copy() for name, tensor in tensors.items()}
+    name = "head.linear.bias" if network.mean_pooling else "head.readout.bias"
+    bias = out[name] + before.astype(np.float32)
+    bias /= np.float32(temperature)
+    out[name] = bias + after.astype(np.float32)
+    if network.mean_pooling:
+        out["head.linear.weight"] /= np.float32(temperature)
+    else:
+        out["head.readout.log_gain"] -= np.float32(log(temperature))
     return out
 
 
-def temperature_of(scores: npt.NDArray[np.float64], labels: npt.NDArray[np.int64]) -> float:
-    """What scores (N, K) must be divided by for the lowest cross-entropy with these labels (N,), but at least 1.
+def silence_shift(labels: tuple[str, ...], bias: float) -> npt.NDArray[np.float64]:
+    """What a silence bias adds to the scores of each class: (K,)."""
+    return np.array([bias if label == SILENCE else 0.0 for label in labels])
 
-    Scores are never made surer than training left them: a few clips that are all right would ask for certainty. The
-    cross-entropy is convex in 1/temperature, so its slope there, the expected score less that of the label, has one
-    zero.
+
+def word_biases(counts: npt.NDArray[np.int64], labels: tuple[str, ...]) -> npt.NDArray[np.float64]:
+    """Biases that compensate for keywords with more or fewer recordings than the mean: (K,).
+
+    A network that was trained on twice as many recordings of one keyword has learned to expect it twice as often;
+    log 2 on the bias of the other compensates for it.
     """
-    own = scores[np.arange(len(labels)), labels]
+    out = np.zeros(len(labels))
+    words = [number for number, label in enumerate(labels) if label not in (UNKNOWN, SILENCE)]
+    of_words = np.maximum(counts[words], 1)
+    out[words] = np.log(of_words.mean() / of_words)
+    return out
+
+
+def temperature_of(scores: Scores, truth: npt.NDArray[np.int64]) -> float:
+    """The temperature of at least 1 by which scores (N, K) must be divided for the lowest cross-entropy.
+
+    A temperature below 1 is never used: where all validation clips are right, the lowest cross-entropy lies at zero
+    temperature. The cross-entropy is convex in 1/temperature, so its slope there, the expected score less the score of
+    the label, has one zero.
+    """
+    own = scores[np.arange(len(truth)), truth]
     top = scores.max(axis=1, keepdims=True)
 
     def slope(temperature: float) -> float:
         powers = np.exp((scores - top) / temperature)
         return float(((powers * scores).sum(axis=1) / powers.sum(axis=1) - own).mean())
 
-    cold, hot = 1.0, HOTTEST
-    if slope(cold) <= 0:
-        return cold
-    while hot - cold > 1e-6:
-        middle = (cold + hot) / 2
-        cold, hot = (middle, hot) if slope(middle) > 0 else (cold, middle)
-    return (cold + hot) / 2
+    low, high = 1.0, HIGHEST_TEMPERATURE
+    if slope(low) <= 0:
+        return low
+    while high - low > 1e-6:
+        middle = (low + high) / 2
+        low, high = (middle, high) if slope(middle) > 0 else (low, middle)
+    return (low + high) / 2

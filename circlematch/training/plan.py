@@ -1,17 +1,25 @@
-"""What a run is to do, as plain data in its folder: enough to begin it, to go on with it, or to hand it on."""
+"""The plan of a run: its specification, and where on this machine its materials lie.
+
+The plan lies in the run's folder. It is enough to start the run, to resume it, or to hand it to a scheduler.
+"""
 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, fields, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from circlematch.config import Network, Recipe, from_dict, to_dict
+from circlematch.config import Network, Recipe, Specification, Teacher, from_dict, to_dict
+from circlematch.data.dataset import Dataset
+from circlematch.data.tasks import Source
 from circlematch.errors import UsageError
-from circlematch.files import is_locked, write_json
+from circlematch.files import write_json
+from circlematch.model import Model
+from circlematch.safetensors import digest
 
-__all__ = ["PLAN", "RECORD", "Plan", "read_plan", "rewrite_plan", "write_plan"]
+__all__ = ["PLAN", "RECORD", "Plan", "check_same", "ensure_plan", "read_plan", "specify", "teacher_of", "write_plan"]
 
 PLAN = "run.json"  # beside the checkpoint
 RECORD = "record.json"  # beside it when the run is over
@@ -19,17 +27,49 @@ RECORD = "record.json"  # beside it when the run is over
 
 @dataclass(frozen=True)
 class Plan:
-    """A run as a function of its configuration. The number of classes is the dataset's."""
+    """What is to be run, and with which files."""
 
-    task: str | None  # None: `data` is a folder of words
-    data: Path | None
-    archive: Path | None
-    network: Network
-    recipe: Recipe
-    seed: int
+    specification: Specification
+    source: Source
+    teachers: tuple[str, ...] = ()  # released models' names or model files, in the order of the specification's
     step: str = "auto"
     threads: int | None = None
-    teachers: tuple[str, ...] = ()  # released models' names or model files
+
+
+def specify(
+    dataset: Dataset, network: Network, recipe: Recipe, seed: int, teachers: Sequence[Model] = ()
+) -> Specification:
+    """The specification of a run on this dataset."""
+    for teacher in teachers:
+        if teacher.labels != dataset.labels:
+            raise UsageError(
+                f"the teacher {teacher.card.name} answers with {', '.join(teacher.labels)}; the data has "
+                f"{', '.join(dataset.labels)}; give a teacher that was trained on the same words"
+            )
+    return Specification(
+        dataset.name,
+        dataset.labels,
+        dataset.split_rule,
+        dataset.notes,
+        network,
+        recipe,
+        seed,
+        tuple(teacher_of(model) for model in teachers),
+    )
+
+
+def teacher_of(model: Model) -> Teacher:
+    """A model as the specification of its student names it."""
+    return Teacher(model.card.name, model.card.parameters, digest(dict(model.tensors)))
+
+
+def check_same(given: Specification, kept: Specification, folder: Path) -> None:
+    """Raise where a run in `folder` was started with another specification."""
+    others = [field.name for field in fields(Specification) if getattr(given, field.name) != getattr(kept, field.name)]
+    if others:
+        raise UsageError(
+            f"{folder} holds a run with another specification ({', '.join(others)}); give the same, or another folder"
+        )
 
 
 def write_plan(folder: Path, plan: Plan) -> None:
@@ -39,23 +79,12 @@ def write_plan(folder: Path, plan: Plan) -> None:
     write_json(folder / PLAN, _to_plain(plan))
 
 
-def rewrite_plan(folder: Path, plan: Plan) -> None:
-    """Let the run in this folder go on with this plan, which may differ in what is done when training is over; not
-    that of a run that is over, or that another process is at.
-    """
-    before = read_plan(folder)
-    if before == plan:
-        return
-    kept, given = (replace(one, recipe=one.recipe.while_training) for one in (before, plan))
-    if others := [field.name for field in fields(Plan) if getattr(kept, field.name) != getattr(given, field.name)]:
-        raise UsageError(
-            f"{folder} holds a run with other settings ({', '.join(others)}); remove it to begin anew, or give the same"
-        )
-    if (folder / RECORD).exists():
-        raise UsageError(f"{folder} has ended with another recipe; remove its {RECORD} to end it anew")
-    if is_locked(folder):
-        raise UsageError(f"another process trains in {folder} with another recipe; stop it first")
-    write_json(folder / PLAN, _to_plain(plan))
+def ensure_plan(folder: Path, plan: Plan) -> None:
+    """Keep the plan in the folder; where one lies there already, it must specify the same run."""
+    if (folder / PLAN).exists():
+        check_same(plan.specification, read_plan(folder).specification, folder)
+    else:
+        write_plan(folder, plan)
 
 
 def read_plan(folder: Path) -> Plan:
@@ -65,33 +94,31 @@ def read_plan(folder: Path) -> Plan:
         raise UsageError(f"{folder} holds no run to resume ({PLAN} is missing); give the folder that --out named")
     try:
         return _from_plain(json.loads(path.read_text()))
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise UsageError(f"{path} is damaged ({error!r}); begin the run again") from error
 
 
 def _to_plain(plan: Plan) -> dict[str, Any]:
+    source = plan.source
     return {
-        "task": plan.task,
-        "data": str(plan.data.absolute()) if plan.data else None,
-        "archive": str(plan.archive.absolute()) if plan.archive else None,
-        "network": to_dict(plan.network),
-        "recipe": to_dict(plan.recipe),
-        "seed": plan.seed,
+        "specification": to_dict(plan.specification),
+        "source": {
+            "task": source.task,
+            "data": str(source.data.absolute()),
+            "archive": str(source.archive.absolute()) if source.archive else None,
+        },
+        "teachers": list(plan.teachers),
         "step": plan.step,
         "threads": plan.threads,
-        "teachers": list(plan.teachers),
     }
 
 
 def _from_plain(plain: dict[str, Any]) -> Plan:
+    place = plain["source"]
     return Plan(
-        plain["task"],
-        Path(plain["data"]) if plain["data"] else None,
-        Path(plain["archive"]) if plain["archive"] else None,
-        from_dict(Network, plain["network"]),
-        from_dict(Recipe, plain["recipe"]),
-        plain["seed"],
+        from_dict(Specification, plain["specification"]),
+        Source(place["task"], Path(place["data"]), Path(place["archive"]) if place["archive"] else None),
+        tuple(plain["teachers"]),
         plain["step"],
         plain["threads"],
-        tuple(plain.get("teachers", ())),  # plans of the first runs have none
     )

@@ -10,13 +10,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from math import isfinite
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
 from circlematch.audio import read
-from circlematch.config import FRONT_END, Network, Recipe, to_dict
+from circlematch.config import Network, Recipe, Specification, to_dict
 from circlematch.data.augment import Augmenter
 from circlematch.data.cache import ClipSet, load_split
 from circlematch.data.dataset import HELD_OUT_NOISE, Dataset
@@ -27,51 +30,48 @@ from circlematch.evaluation import Report, evaluate
 from circlematch.files import locked, write_json
 from circlematch.front_end import usable_cores
 from circlematch.machine import commit, peak_resident_mib, processor, versions
-from circlematch.model import Card, Model, write_model
-from circlematch.safetensors import digest
+from circlematch.model import Card, Finished, Model, write_model
 from circlematch.training import STEPS
 from circlematch.training.checkpoint import Checkpoint, Epoch, read_checkpoint, write_checkpoint
-from circlematch.training.finish import final_weights
+from circlematch.training.finish import finish
 from circlematch.training.loop import Lessons, train
 from circlematch.training.native_step import NativeStep, why_not_native
-from circlematch.training.plan import RECORD
+from circlematch.training.plan import RECORD, check_same
 from circlematch.training.starts import begin
 from circlematch.training.step import Step, Targets
-from circlematch.training.targets import check_teachers, smoothed, taught
+from circlematch.training.targets import smoothed, with_distillation
 from circlematch.training.watch import Terminal, Watcher, tensorboard_if_installed
 
 __all__ = ["STEPS", "Outcome", "Run", "make_step", "perform"]
 
 CHECKPOINT, MODEL = "checkpoint.safetensors", "model.safetensors"
-TAUGHT_BY = "taught by"  # how a note of a card begins that names a teacher
-# What of a model's card must be the same when a run is resumed, in words.
-SAME = {
-    "network": "network",
-    "recipe": "recipe",
-    "seed": "seed",
-    "labels": "list of labels",
-    "split_rule": "split",
-    "notes": "set of data, or other teachers",
-}
 
 
 @dataclass(frozen=True)
 class Run:
-    """What is to be trained, on what, and where it is kept."""
+    """A specification with its materials at hand: the dataset, the teachers, the folder and the machinery."""
 
+    specification: Specification
     dataset: Dataset
-    network: Network
-    recipe: Recipe
-    seed: int
     folder: Path
+    teachers: tuple[Model, ...] = ()
+    step: str = "auto"  # native, torch, or the engine's where it can train the network and PyTorch's where not
     threads: int | None = None
-    step: str = "auto"  # native, torch, or the engine's where it can and PyTorch's where not
-    teachers: tuple[Model, ...] = ()  # whom the network learns from beside the labels
 
     @property
-    def name(self) -> str:
-        """d16-gsc1 for a full network of width 16 on gsc1."""
-        return f"d{self.network.width}-{self.dataset.name}"
+    def network(self) -> Network:
+        """The shape of the network."""
+        return self.specification.network
+
+    @property
+    def recipe(self) -> Recipe:
+        """How it is trained."""
+        return self.specification.recipe
+
+    @property
+    def seed(self) -> int:
+        """The seed of all its randomness."""
+        return self.specification.seed
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,6 @@ def perform(
 
 
 def _perform(run: Run, resume: bool, watchers: Sequence[Watcher] | None, say: Callable[[str], None]) -> Outcome:
-    _check_teaching(run)
     checkpoint = _starting_point(run, resume)
     step = make_step(run.step, run.network, run.recipe, run.seed, run.threads)
     say(f"step: {step.name}")
@@ -125,29 +124,30 @@ def _perform(run: Run, resume: bool, watchers: Sequence[Watcher] | None, say: Ca
     if watchers is None:  # only now, for their clocks run
         watchers = [Terminal(run.recipe.epochs), *tensorboard_if_installed(run.folder / "tensorboard")]
     epochs = train(step, run.recipe, lessons, validation, history, watchers, keep)
-    weights, temperature = final_weights(
-        step, run.network, run.recipe, run.dataset.labels, training.labels[sampler.always], validation
-    )
-    step.restore(weights, step.state())
-    if run.recipe.calibrated:
-        say(f"calibrated: all scores divided by {temperature:.2f}")
-    return _finish(run, step, epochs, starts, temperature, lessons, {"train": training, "validation": validation})
-
-
-def _check_teaching(run: Run) -> None:
-    if bool(run.teachers) != (run.recipe.teaching > 0):
-        raise UsageError("teachers and a recipe with teaching above 0 go together; give --teacher for both")
-    check_teachers(run.teachers, run.dataset.labels)
+    finished = _finish(run, step, training.labels[sampler.always], validation)
+    if run.recipe.finish.calibrated:
+        say(f"calibrated: all scores divided by {finished.temperature:.2f}")
+    return _conclude(run, step, epochs, starts, finished, lessons, {"train": training, "validation": validation})
 
 
 def _targets(run: Run, clips: ClipSet) -> Targets:
     targets = smoothed(clips.labels, run.network.classes, run.recipe.label_smoothing)
-    return taught(targets, clips, run.teachers, run.recipe) if run.teachers else targets
+    return with_distillation(targets, clips, run.teachers, run.recipe) if run.teachers else targets
+
+
+def _finish(run: Run, step: Step, heard: npt.NDArray[np.int64], validation: ClipSet) -> Finished:
+    """Finish the weights of the step. `heard` are the labels of the clips that every epoch contains."""
+    counts = np.bincount(heard, minlength=run.network.classes)
+    scores = step.scores(validation.audio, validation.rows)
+    labels, wanted = run.dataset.labels, run.recipe.finish
+    weights, finished = finish(step.weights(), run.network, labels, wanted, counts, scores, validation.labels)
+    step.restore(weights, step.state())
+    return finished
 
 
 def _noise_pool(run: Run) -> NoisePool:
-    """White noise; where the recipe wants more, the dataset's recordings of noise but for what is held out, and sounds
-    made here.
+    """White noise; for recipes with coloured noise also the dataset's noise recordings, without their held-out parts,
+    and synthetic noise.
     """
     recordings = None
     if run.recipe.augmentation.coloured:
@@ -165,16 +165,8 @@ def _starting_point(run: Run, resume: bool) -> Checkpoint | None:
     if not path.exists():
         raise UsageError(f"{run.folder} holds no {CHECKPOINT} to resume; leave --resume out to begin")
     checkpoint = read_checkpoint(path)
-    given, kept = (_while_training(card) for card in (_card(run), checkpoint.card))
-    for field, what in SAME.items():
-        if getattr(given, field) != getattr(kept, field):
-            before = getattr(checkpoint.card, field)
-            raise UsageError(f"{run.folder} was begun with another {what} ({before}); resume it with the same")
+    check_same(run.specification, checkpoint.card.specification, run.folder)
     return checkpoint
-
-
-def _while_training(card: Card) -> Card:
-    return replace(card, recipe=card.recipe.while_training)
 
 
 def make_step(kind: str, network: Network, recipe: Recipe, seed: int, threads: int | None = None) -> Step:
@@ -185,96 +177,69 @@ def make_step(kind: str, network: Network, recipe: Recipe, seed: int, threads: i
         return NativeStep(network, recipe, seed, threads)
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # torch's threads spin, and starve on a core that is shared
     require("torch", extra="torch", purpose="training with the PyTorch step")
+    from circlematch.nn.network import CircleMatch
     from circlematch.training.torch_step import TorchStep
 
-    return TorchStep(network, recipe, seed, threads)
+    return TorchStep(CircleMatch(config=network, seed=seed), recipe, threads)
 
 
 def _card(run: Run) -> Card:
-    return Card(
-        name=run.name,
-        task=run.dataset.name,
-        labels=run.dataset.labels,
-        network=run.network,
-        recipe=run.recipe,
-        seed=run.seed,
-        epochs=0,
-        accuracy={},
-        licence=run.dataset.licence,
-        source=run.dataset.source,
-        split_rule=run.dataset.split_rule,
-        commit=commit(),
-        notes=run.dataset.notes + tuple(f"{TAUGHT_BY} {_named(teacher)}" for teacher in run.teachers),
-    )
-
-
-def _named(teacher: Model) -> str:
-    return f"{teacher.card.name}, {teacher.card.parameters:,} parameters, weights {digest(dict(teacher.tensors))}"
+    return Card(run.specification, 0, {}, run.dataset.licence, run.dataset.source, commit=commit())
 
 
 def _validation_of(history: Sequence[Epoch]) -> dict[str, float]:
     return {"validation": history[-1].validation_accuracy} if history else {}
 
 
-def _finish(
+def _conclude(
     run: Run,
     step: Step,
     epochs: list[Epoch],
     starts: Sequence[Epoch],
-    temperature: float,
+    finished: Finished,
     lessons: Lessons,
     loaded: dict[str, ClipSet],
 ) -> Outcome:
-    """The end of a run: every held-out split is read once."""
-    held_out = [split for split in run.dataset.splits if split != "train"]
+    """The end of a run: every held-out split is read once, then model and record are written."""
     reports = {}
-    for split in held_out:
+    for split in run.dataset.splits:
         if split not in loaded:
             loaded[split] = load_split(run.dataset, split)
-        reports[split] = evaluate(step.scores, loaded[split], run.dataset.labels)
-    accuracies = {split: report.accuracy for split, report in reports.items()}
-    card = replace(_card(run), epochs=len(epochs), accuracy=accuracies)
+        if split != "train":
+            reports[split] = evaluate(step.scores, loaded[split], run.dataset.labels)
+    accuracy = {split: report.accuracy for split, report in reports.items()}
+    card = replace(_card(run), epochs=len(epochs), accuracy=accuracy, finished=finished)
     path = run.folder / MODEL
     weights_sha256 = write_model(path, card, step.weights())
-    sizes = {"train": len(loaded["train"]), **{split: report.clips for split, report in reports.items()}}
     record = {
-        "name": run.name,
-        "task": run.dataset.name,
-        "labels": list(run.dataset.labels),
-        "split_rule": run.dataset.split_rule,
-        "dataset_notes": list(run.dataset.notes),
-        "teachers": [_named(teacher) for teacher in run.teachers],
-        "sizes": sizes,
+        "specification": to_dict(run.specification),
+        "sizes": {split: len(clips) for split, clips in loaded.items()},
         "clips_per_epoch": lessons.size,
         "broken_files": {split: len(clips.broken) for split, clips in loaded.items()},
-        "front_end": to_dict(FRONT_END),
-        "network": to_dict(run.network),
-        "recipe": to_dict(run.recipe),
-        "seed": run.seed,
-        "epochs": len(epochs),
+        "accuracy": accuracy,
+        "confusion": {split: report.confusion.tolist() for split, report in reports.items()},
+        "epochs": _rows(epochs),
+        "restarts": _rows(starts),
+        "finished": asdict(finished),
         "parameters": card.parameters,
-        "accuracy": accuracies,
-        "reports": {split: report.summary() for split, report in reports.items()},
+        "weights_sha256": weights_sha256,
+        "step": step.name,
         "threads": threads_of(step),
         "peak_resident_mib": peak_resident_mib(),
         "processor": processor(),
         "training_seconds": round(sum(epoch.seconds for epoch in (*starts, *epochs)), 1),
-        "step": step.name,
-        "starts": _rows(starts),
-        "history": _rows(epochs),
-        "temperature": temperature,
         "versions": versions(),
         "commit": card.commit,
-        "weights_sha256": weights_sha256,
     }
     write_json(run.folder / RECORD, record)
     return Outcome(path, record, reports)
 
 
 def _rows(epochs: Sequence[Epoch]) -> list[list[float | None]]:
-    """As a record has them; a beginning whose loss became no number has none."""
+    """Epochs as short rows; a loss that is not finite is None."""
     return [
-        [round(e.loss, 6) if isfinite(e.loss) else None, e.validation_accuracy, round(e.seconds, 3)] for e in epochs
+        [round(e.loss, 5) if isfinite(e.loss) else None, round(e.validation_accuracy, 5), round(e.seconds, 2)]
+        for e in epochs
     ]
 
 

@@ -7,12 +7,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import torch
+from torch import nn
 from torch.nn import functional
 
 from circlematch.audio import take
-from circlematch.config import Network, Recipe
+from circlematch.config import Recipe
 from circlematch.front_end import log_mel
-from circlematch.nn.network import CircleMatch
+from circlematch.nn.network import load_tensors, tensors_of
 from circlematch.parameters import Tensors
 from circlematch.training.soap import Soap
 from circlematch.training.step import Batch
@@ -23,17 +24,17 @@ SCORING_BATCH = 512
 
 
 class TorchStep:
-    """AdamW, or SOAP, on the cross-entropy, Section 4.1."""
+    """AdamW, or SOAP, on the cross-entropy, Section 4.1, for any network (B, bands, T) -> (B, K)."""
 
     name = "torch"
 
-    def __init__(self, network: Network, recipe: Recipe, seed: int, threads: int | None = None) -> None:
+    def __init__(self, network: nn.Module, recipe: Recipe, threads: int | None = None) -> None:
         if threads is not None:
             torch.set_num_threads(threads)
         self.threads = threads
         self.recipe = recipe
         self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-        self.network = CircleMatch(config=network, seed=seed).to(self.device)
+        self.network = network.to(self.device)
         self.optimizer = self.new_optimizer()
         shapes = {name: tuple(parameter.shape) for name, parameter in self.network.named_parameters()}
         self.soap = Soap(shapes, recipe) if recipe.optimizer == "soap" else None
@@ -94,7 +95,7 @@ class TorchStep:
 
     def weights(self) -> Tensors:
         """The weights and running statistics, as a model file holds them."""
-        return self.network.tensors()
+        return tensors_of(self.network)
 
     def state(self) -> dict[str, npt.NDArray[Any]]:
         """What the optimiser remembers: AdamW's step count and both moments of every parameter, or SOAP's memory."""
@@ -108,7 +109,7 @@ class TorchStep:
 
     def restore(self, weights: Tensors, state: dict[str, npt.NDArray[Any]]) -> None:
         """Go on from `weights` and `state` as if nothing had happened."""
-        self.network.load_tensors(weights)
+        load_tensors(self.network, weights)
         if self.soap is not None:
             self.soap.restore(state)
             return

@@ -1,0 +1,73 @@
+"""`circlematch finish`: change the biases and the calibration of a trained model."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from circlematch import pretrained
+from circlematch.cli.options import Commands, add_command, add_dataset, add_json, print_json, read_dataset
+from circlematch.config import Finish, to_dict
+from circlematch.data.dataset import Dataset
+from circlematch.errors import UsageError
+from circlematch.model import Model, write_model
+
+
+def add(commands: Commands) -> None:
+    """Its arguments."""
+    summary = "Change the biases and the calibration of a trained model, without training."
+    example = "circlematch finish runs/d8-my_words-seed0 --data my_words --silence-bias 1.5 --out quieter.safetensors"
+    parser = add_command(commands, "finish", summary, example, run)
+    parser.add_argument("model", help="A released model's name, a model file or the folder of a run.")
+    add_dataset(parser)
+    flag = argparse.BooleanOptionalAction
+    parser.add_argument("--even-words", action=flag, help="Make all keywords equally likely. (default: the model's)")
+    parser.add_argument(
+        "--calibrated", action=flag, help="Divide scores by a temperature fitted on validation. (default: the model's)"
+    )
+    parser.add_argument("--silence-bias", type=float, help="Add this to the bias of silence. (default: the model's)")
+    parser.add_argument("--out", type=Path, required=True, help="The model file to write.")
+    add_json(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Finish the model anew, measure it on validation, and write it."""
+    from circlematch.data.cache import load_split
+    from circlematch.evaluation import evaluate
+    from circlematch.training.finish import refinish
+
+    model = pretrained.load(options.model)
+    dataset = read_dataset(options, "finish")
+    if dataset.labels != model.labels:
+        raise UsageError(f"{model.card.name} answers with {' '.join(model.labels)}; the data has other words")
+    validation = load_split(dataset, "validation")
+    scores = model.scores(validation.audio, validation.rows).astype(np.float64)
+    found = refinish(model, _wanted(model, options), _counts(dataset), scores, validation.labels)
+    report = evaluate(found.scores, validation, dataset.labels)
+    accuracy = {"validation": report.accuracy}
+    card = replace(found.card, accuracy=accuracy)
+    digest = write_model(options.out, card, found.tensors)
+    finish, finished = card.recipe.finish, card.finished
+    if options.json:
+        print_json(
+            {"file": str(options.out), "finish": to_dict(finish), "temperature": finished.temperature, **accuracy}
+        )
+        return 0
+    print(f"temperature {finished.temperature:.2f}, silence bias {finish.silence_bias:g}")
+    print(f"{options.out}: validation {report.accuracy:.2%}, weights {digest[:12]}")
+    return 0
+
+
+def _wanted(model: Model, options: argparse.Namespace) -> Finish:
+    """The model's finish with what the arguments change."""
+    given = {name: getattr(options, name) for name in to_dict(Finish())}
+    return Finish(**{**to_dict(model.card.recipe.finish), **{k: v for k, v in given.items() if v is not None}})
+
+
+def _counts(dataset: Dataset) -> npt.NDArray[np.int64]:
+    """Training clips of each class."""
+    return np.bincount([clip.label for clip in dataset.splits["train"]], minlength=len(dataset.labels))

@@ -1,0 +1,53 @@
+"""Runs and cards for tests, made from their parts."""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any
+
+from circlematch.config import Network, Recipe, Specification
+from circlematch.data.dataset import Dataset
+from circlematch.model import Card, Model
+from circlematch.nn import CircleMatch
+from circlematch.training.native_step import NativeStep
+from circlematch.training.plan import specify, teacher_of
+from circlematch.training.run import Run
+from circlematch.training.torch_step import TorchStep
+
+
+def run_of(
+    dataset: Dataset,
+    network: Network,
+    recipe: Recipe,
+    seed: int,
+    folder: Path,
+    *,
+    teachers: tuple[Model, ...] = (),
+    step: str = "auto",
+) -> Run:
+    """A run on this dataset."""
+    return Run(specify(dataset, network, recipe, seed, teachers), dataset, folder, teachers, step)
+
+
+def altered(run: Run, **changes: Any) -> Run:
+    """The run with other fields; those of its specification are named like the others."""
+    specified = {field.name for field in fields(Specification)}
+    specification = {name: value for name, value in changes.items() if name in specified}
+    if "teachers" in changes:
+        specification["teachers"] = tuple(teacher_of(model) for model in changes["teachers"])
+    own = {name: value for name, value in changes.items() if name not in specified or name == "teachers"}
+    return replace(run, specification=replace(run.specification, **specification), **own)
+
+
+def card_of(network: Network, labels: tuple[str, ...], *, task: str = "none", **specified: Any) -> Card:
+    """The card of a model that nobody trained."""
+    given: dict[str, Any] = {"split_rule": "", "notes": (), "recipe": Recipe(), "seed": 0} | specified
+    return Card(Specification(task=task, labels=labels, network=network, **given), 0, {}, "none", "a test")
+
+
+def step_of(kind: type[NativeStep] | type[TorchStep], network: Network, recipe: Recipe) -> NativeStep | TorchStep:
+    """A training step of either kind for a CircleMatch network, on one thread."""
+    if kind is NativeStep:
+        return NativeStep(network, recipe, 0, threads=1)
+    return TorchStep(CircleMatch(config=network), recipe, threads=1)
