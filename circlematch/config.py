@@ -197,8 +197,8 @@ class Recipe:
     distillation: float = 0.0  # share of the targets that teachers give; not in the paper
     unknown_share: float | None = None  # unknown words drawn anew each epoch, per keyword; None: always the same tenth
     silence_share: float | None = None  # the same for clips of silence
-    starts: int = 1  # beginnings that are tried, of which the best goes on; not in the paper
-    start_epochs: int = 6  # epochs of each beginning, a whole cycle of the learning rate
+    starts: int = 1  # initialisations that are tried, of which the best is trained to the end; not in the paper
+    start_epochs: int = 6  # epochs of each try, with a learning rate cycle of its own
     augmentation: Augmentation = Augmentation()
     finish: Finish = Finish()
 

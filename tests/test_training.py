@@ -34,7 +34,7 @@ from circlematch.nn import CircleMatch
 from circlematch.parameters import Tensors, initial_tensors
 from circlematch.safetensors import digest, read_safetensors
 from circlematch.training.checkpoint import Epoch, read_checkpoint
-from circlematch.training.loop import Lessons, train
+from circlematch.training.loop import TrainingSet, train
 from circlematch.training.native_step import NativeStep
 from circlematch.training.run import CHECKPOINT, MODEL, Outcome, Run, perform
 from circlematch.training.starts import begin
@@ -219,16 +219,16 @@ class Recorder:
         pass
 
 
-def lessons_of(clips: ClipSet, labels: tuple[str, ...], recipe: Recipe, seed: int = 0) -> Lessons:
+def training_set_of(clips: ClipSet, labels: tuple[str, ...], recipe: Recipe, seed: int = 0) -> TrainingSet:
     """What a run with this recipe learns from these clips."""
     sampler, augmenter = EpochSampler(clips, labels, recipe), Augmenter(recipe.augmentation, make_pool(seed))
     targets = smoothed(clips.labels, len(labels), recipe.label_smoothing)
-    return Lessons(clips, sampler, augmenter, targets, recipe.batch_size, seed)
+    return TrainingSet(clips, sampler, augmenter, targets, recipe.batch_size, seed)
 
 
 def learn(step: Step, recipe: Recipe, clips: ClipSet) -> None:
     """A run on these clips alone, which keeps nothing."""
-    train(step, recipe, lessons_of(clips, ("a", "b"), recipe), clips, (), (), lambda _: None)
+    train(step, recipe, training_set_of(clips, ("a", "b"), recipe), clips, (), (), lambda _: None)
 
 
 def numbered(count: int) -> ClipSet:
@@ -357,26 +357,26 @@ def test_a_loss_that_is_no_number_ends_the_run_with_a_sentence_and_keeps_the_las
     kept: list[int] = []
     clips = numbered(64)
     recipe = Recipe(epochs=3, batch_size=32)
-    lessons = lessons_of(clips, ("a", "b"), recipe)
+    material = training_set_of(clips, ("a", "b"), recipe)
     with pytest.raises(DivergedError, match=r"the loss became nan in epoch 2 .* lower --peak-learning-rate"):
-        train(Diverging(), recipe, lessons, clips, (), (), lambda history: kept.append(len(history)))
+        train(Diverging(), recipe, material, clips, (), (), lambda history: kept.append(len(history)))
     assert kept == [0, 1]
 
 
-def test_of_several_beginnings_the_one_with_the_lowest_loss_goes_on(words: Path, tmp_path: Path) -> None:
+def test_of_several_restarts_the_one_with_the_lowest_loss_is_trained_on(words: Path, tmp_path: Path) -> None:
     recipe = replace(RECIPE, epochs=4, starts=4, start_epochs=2)
     said: list[str] = []
     run = run_of(read_folder(words), Network(width=4, classes=4), recipe, 5, tmp_path / "run", step="native")
     record = perform(run, watchers=[], say=said.append).record
 
     clips, validation = load_split(run.dataset, "train"), load_split(run.dataset, "validation")
-    lessons = lessons_of(clips, run.dataset.labels, recipe, seed=5)
+    material = training_set_of(clips, run.dataset.labels, recipe, seed=5)
 
     def trained(weights: Tensors, epochs: int) -> tuple[list[float], Tensors]:
         step = NativeStep(run.network, recipe, 5)
         step.restore(weights, {})
         cycle = replace(recipe, epochs=epochs)
-        losses = [round(one.loss, 5) for one in train(step, cycle, lessons, validation, (), (), lambda _: None)]
+        losses = [round(one.loss, 5) for one in train(step, cycle, material, validation, (), (), lambda _: None)]
         return losses, step.weights()
 
     alone = [trained(initial_tensors(run.network, 5, start), 2) for start in range(4)]
@@ -385,7 +385,7 @@ def test_of_several_beginnings_the_one_with_the_lowest_loss_goes_on(words: Path,
     assert last.index(min(last)) not in (0, 3)  # else the first or the last would do
     assert [row[0] for row in record["restarts"]] == last
     for start, loss in enumerate(last):
-        assert f"beginning {start + 1} of 4: loss {loss:.4f} after 2 epochs" in said
+        assert f"restart {start + 1} of 4: loss {loss:.4f} after 2 epochs" in said
     went_on, weights = trained(alone[last.index(min(last))][1], 4)
     assert [row[0] for row in record["epochs"]] == went_on
     assert record["weights_sha256"] == digest(weights)
@@ -398,13 +398,13 @@ class StoppedError(Exception):
 
 
 class Stop:
-    """Stops a run when a beginning ends, in the middle of the first epoch behind them, or at the end of that epoch."""
+    """Stops a run after a restart, in the middle of the first epoch, or at the end of that epoch."""
 
     def __init__(self, where: str) -> None:
         self.where = where
 
     def __call__(self, line: str) -> None:
-        if self.where == "beginning" and line.startswith("beginning"):
+        if self.where == "restart" and line.startswith("restart"):
             raise StoppedError
 
     def batch(self, epoch: int, done: int, of: int, loss: float) -> None:
@@ -417,7 +417,7 @@ class Stop:
 
 
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
-def test_a_run_that_is_stopped_while_it_begins_or_after_ends_the_same(
+def test_a_run_that_is_stopped_during_its_restarts_or_after_them_ends_the_same(
     words: Path, tmp_path: Path, optimizer: str
 ) -> None:
     recipe = replace(RECIPE, epochs=4, starts=2, start_epochs=2, optimizer=optimizer)
@@ -426,19 +426,19 @@ def test_a_run_that_is_stopped_while_it_begins_or_after_ends_the_same(
         return run_of(read_folder(words), Network(width=4, classes=4), recipe, 5, tmp_path / folder, step="native")
 
     whole = perform(run("whole"), watchers=[], say=lambda _: None).record
-    for where, begun_again in (("beginning", 2), ("batch", 0), ("epoch", 0)):
+    for where, begun_again in (("restart", 2), ("batch", 0), ("epoch", 0)):
         stop = Stop(where)
         with pytest.raises(StoppedError):
             perform(run(where), watchers=[stop], say=stop)
         said: list[str] = []
         record = perform(run(where), resume=True, watchers=[], say=said.append).record
-        assert sum("beginning" in line for line in said) == begun_again
+        assert sum("restart" in line for line in said) == begun_again
         assert record["weights_sha256"] == whole["weights_sha256"]
         assert [row[0] for row in record["restarts"]] == [row[0] for row in whole["restarts"]]
 
 
 class OftenDiverging(Recorder):
-    """A step whose loss becomes no number in its first step behind every restore but the ones named."""
+    """A step that diverges in its first batch after every restore but the ones named."""
 
     def __init__(self, good: dict[int, float]) -> None:
         super().__init__()
@@ -455,26 +455,26 @@ class OftenDiverging(Recorder):
         return self.good.get(self.begun, float("nan"))
 
 
-def test_a_beginning_whose_loss_becomes_no_number_loses_and_where_all_do_the_run_ends() -> None:
+def test_a_restart_that_diverges_loses_and_where_all_do_the_run_ends() -> None:
     clips = numbered(64)
     recipe = Recipe(epochs=1, batch_size=32, starts=4, start_epochs=6)
-    lessons = lessons_of(clips, ("a", "b"), recipe)
+    material = training_set_of(clips, ("a", "b"), recipe)
 
     def tried(step: OftenDiverging) -> tuple[list[float], list[str]]:
         said: list[str] = []
-        starts = begin(step, Network(width=4, classes=2), recipe, lessons, clips, said.append)
+        starts = begin(step, Network(width=4, classes=2), recipe, material, clips, said.append)
         return [start.loss for start in starts], said
 
     step = OftenDiverging({2: 3.0, 3: 2.0})
     losses, said = tried(step)
     assert step.restored == {"begun": np.array([3])}
     assert losses == [float("inf"), 3.0, 2.0, float("inf")]
-    assert said[0] == "beginning 1 of 4: its loss became no number"
-    assert said[1] == "beginning 2 of 4: loss 3.0000 after 1 epochs"  # no longer than the run itself
+    assert said[0] == "restart 1 of 4: diverged"
+    assert said[1] == "restart 2 of 4: loss 3.0000 after 1 epochs"  # no longer than the run itself
     with pytest.raises(DivergedError):
         tried(OftenDiverging({}))
 
 
-def test_a_record_has_null_for_a_loss_that_is_no_number() -> None:
+def test_a_record_has_null_for_a_loss_that_is_not_finite() -> None:
     rows = training_run._rows((Epoch(float("inf"), 0.0, 1.5), Epoch(0.25, 0.5, 2.0)))
     assert json.loads(json.dumps(rows, allow_nan=False)) == [[None, 0.0, 1.5], [0.25, 0.5, 2.0]]

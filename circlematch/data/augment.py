@@ -1,7 +1,7 @@
 """Augmentation of training clips: random shifts and noise (Section 4.1).
 
-Python draws what happens to each clip; the engine does it while it gathers the samples. Every training step,
-PyTorch or native, is given the same plan and so hears the same batch.
+Python draws the parameters of each clip; the engine applies them while it reads the samples. Both training steps,
+PyTorch's and the native one, get the same plan and so the same batch.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ __all__ = ["Augmenter"]
 
 
 class Augmenter:
-    """Draws augmentation plans; they depend on the generator given."""
+    """Draws augmentation plans from the generator given."""
 
     def __init__(self, config: Augmentation, pool: NoisePool) -> None:
         self.config, self.pool = config, pool
 
     def plan(self, rows: npt.NDArray[np.int64], generator: np.random.Generator) -> AugmentPlan:
-        """What happens to the next clips; a negative row is a clip of silence."""
+        """The plan of a batch; a negative row is a clip of silence."""
         config, count = self.config, len(rows)
         reach = config.shift_ms * FRONT_END.sample_rate_hz // 1000
         level_dbfs = generator.uniform(config.quietest_noise_dbfs, config.loudest_noise_dbfs, count)
@@ -50,12 +50,12 @@ class Augmenter:
         return AugmentPlan(shift, offset, gain.astype(np.float32), self.pool.samples, speed, noise_speed)
 
     def _reach_of_noise(self) -> int:
-        """How many samples more than a clip's own the fastest noise may take."""
+        """How many more samples than a clip has the fastest noise needs."""
         return ceil((self.config.noise_speed - 1) * FRONT_END.clip_samples) + 5 if self.config.noise_speed > 1 else 0
 
 
 def speeds(fastest: float, count: int, generator: np.random.Generator) -> npt.NDArray[np.float32]:
-    """From 1/fastest to fastest, slower as often as faster; nothing is drawn for 1."""
+    """Log-uniform speeds from 1/fastest to fastest; nothing is drawn for 1."""
     if fastest == 1:
         return np.ones(count, dtype=np.float32)
     return (fastest ** generator.uniform(-1, 1, count)).astype(np.float32)

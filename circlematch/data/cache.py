@@ -54,8 +54,8 @@ class ClipSet:
     labels: npt.NDArray[np.int64]  # (N,)
     speakers: tuple[str | None, ...]
     broken: dict[Path, str]
-    spare: int = 0  # how many, at the end, only some recipes hear
-    key: str = ""  # of `audio` in the cache; nothing for samples from elsewhere
+    spare: int = 0  # how many clips at the end are for recipes with an `unknown_share` only
+    key: str = ""  # of `audio` in the cache; empty for samples from elsewhere
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -66,7 +66,7 @@ class ClipSet:
 
 
 def default_cache() -> Path:
-    """Where decoded audio is kept, and what teachers say of it: $CIRCLEMATCH_CACHE, or the user's cache folder."""
+    """The folder of decoded audio and teachers' scores: $CIRCLEMATCH_CACHE, or the user's cache folder."""
     if chosen := os.environ.get("CIRCLEMATCH_CACHE"):
         return Path(chosen)
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"

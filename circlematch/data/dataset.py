@@ -1,4 +1,4 @@
-"""What every dataset becomes: labels, and for each split a list of clips with their label and speaker."""
+"""The common form of every dataset: labels, and for each split a list of clips with label and speaker."""
 
 from __future__ import annotations
 

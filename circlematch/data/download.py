@@ -66,7 +66,7 @@ def _speech_commands(name: str, version: str, sha256: str, size_bytes: int, note
     return Archive(name, url, sha256, size_bytes, folder, "CC BY 4.0", note)
 
 
-# http is enough for the first two: what arrives is believed for its sha256, not for who sent it.
+# http is enough for the first two: the SHA-256 is checked, whoever sent the bytes.
 ARCHIVES: dict[str, Archive] = {
     "gsc1": _speech_commands(
         "gsc1",
@@ -95,7 +95,7 @@ ARCHIVES: dict[str, Archive] = {
 
 
 class _CutError(Exception):
-    """The server or the line gave way; another try may get further."""
+    """The connection failed; another try may get further."""
 
 
 def archive(name: str) -> Archive:
@@ -141,11 +141,11 @@ def get(
 
 
 def _silent(stage: str, done: int, total: int | None) -> None:
-    """No progress is wanted."""
+    """Ignores progress."""
 
 
 def _is_there(target: Path) -> bool:
-    """Whether the dataset is complete; what cannot be ours is refused before gigabytes are downloaded."""
+    """Whether the dataset is complete; a target that is not ours is refused before gigabytes are downloaded."""
     if target.is_dir() and any(target.iterdir()):
         return True
     if os.path.lexists(target):

@@ -1,7 +1,7 @@
-"""Which clips an epoch hears.
+"""The clips of an epoch.
 
-The paper's: every clip of the split once. A recipe may ask for more of the background instead: then each epoch hears
-every keyword once, and its own draw of the unknown words and of silence.
+In the paper's recipe an epoch is every clip of the split once. A recipe may set the share of the background instead:
+then an epoch is every keyword clip once and a new random draw of unknown words and of silence.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ __all__ = ["EpochSampler"]
 
 
 class EpochSampler:
-    """Draws the clips of an epoch, as indices into `clips`, in the order in which they are heard."""
+    """Draws the clips of an epoch, as indices into `clips`, in training order."""
 
     def __init__(self, clips: ClipSet, labels: tuple[str, ...], recipe: Recipe) -> None:
         of = {label: np.flatnonzero(clips.labels == number) for number, label in enumerate(labels)}

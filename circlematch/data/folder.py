@@ -4,7 +4,7 @@ The split keeps speakers apart where the files tell who speaks, and says which r
 
     word/speaker/take.wav             the speaker is a folder
     word/0a7c2a8d_nohash_0.wav        the speaker stands before _nohash_
-    word/anna_03.wav, word/anna-3.wav the speaker stands before a number, if each name is heard in several words
+    word/anna_03.wav, word/anna-3.wav the speaker stands before a number, if each name occurs in several words
     word/anything.wav                 no speaker: files are split by a hash of their name
 """
 
@@ -80,7 +80,7 @@ def _is_recording(path: Path) -> bool:
 
 
 def _speakers(root: Path, files: dict[str, list[Path]]) -> tuple[dict[Path, str], str]:
-    """The speaker of every file and the rule that told, or nothing where no rule fits all files."""
+    """The speaker of every file and the rule that found it; empty where no rule fits all files."""
     rules: list[tuple[str, Callable[[PurePosixPath], str | None]]] = [
         ("speaker = folder below the word", lambda path: path.parts[1] if len(path.parts) > 2 else None),
         ("speaker = file name before _nohash_", lambda path: speaker_of(path.name)),
@@ -97,7 +97,7 @@ def _speakers(root: Path, files: dict[str, list[Path]]) -> tuple[dict[Path, str]
                 found[path] = name
                 words[name].add(label)
         complete = len(found) == sum(map(len, files.values()))
-        # A name that is heard in one word only may be the word itself ("yes_01"); most must be heard in several.
+        # A name that occurs in one word only may be the word itself ("yes_01"); most names must occur in several.
         several = sum(len(heard) > 1 for heard in words.values())
         if complete and len(words) >= FEWEST_SPEAKERS and 2 * several >= len(words):
             return found, f"by speaker ({rule}; {len(words)} speakers)"
@@ -112,7 +112,8 @@ def _before_number(path: PurePosixPath) -> str | None:
 def _split_by_speaker(speakers: dict[Path, str]) -> dict[Path, str]:
     """Whole speakers, in a fixed shuffled order, until a tenth of the files is held out for each purpose.
 
-    Whoever spoke most is trained on: else one diligent speaker could take nearly all recordings out of training.
+    The speaker with the most recordings is always in training; otherwise one speaker could take nearly all
+    recordings out of it.
     """
     takes = Counter(speakers.values())
     wanted = HELD_OUT_SHARE * len(speakers)

@@ -1,4 +1,4 @@
-"""Words that no one spoke: a small formant synthesiser, for trying things out and for tests.
+"""Synthetic words: a small formant synthesiser, for demonstrations and tests.
 
 A word is a row of phones. Voiced phones are harmonics of a gliding pitch under three formant peaks; hisses are
 filtered noise; stops are a gap and a burst. A speaker has a pitch, a vocal tract length, a tempo and a loudness, so
@@ -23,7 +23,7 @@ __all__ = ["WORDS", "Speaker", "say", "write_words"]
 RATE = FRONT_END.sample_rate_hz
 HIGHEST_HARMONIC_HZ = 5_000.0
 FORMANT_WIDTH_HZ = 90.0
-GLIDE_MS = 40  # how long one phone takes to become the next
+GLIDE_MS = 40  # the transition between two phones
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ WORDS = {
 
 @dataclass(frozen=True)
 class Speaker:
-    """What makes one voice differ from another."""
+    """The parameters of a voice."""
 
     pitch_hz: float
     tract: float  # scales the formants; 1 is an adult of middle size

@@ -1,4 +1,4 @@
-"""Where a run is: a model file that also holds the optimiser's memory and the history, written atomically.
+"""The state of a run: a model file that also holds the optimiser's state and the history, written atomically.
 
 A checkpoint is a model like any other: `circlematch spot --model runs/x/checkpoint.safetensors` works.
 """
@@ -24,7 +24,7 @@ HISTORY, STARTS = "history", "starts"
 
 @dataclass(frozen=True)
 class Epoch:
-    """What one epoch brought."""
+    """The result of one epoch."""
 
     loss: float
     validation_accuracy: float
@@ -39,7 +39,7 @@ class Checkpoint:
     weights: Tensors
     state: dict[str, npt.NDArray[Any]]
     history: tuple[Epoch, ...]
-    starts: tuple[Epoch, ...] = ()  # the beginnings that were tried, where there were several
+    starts: tuple[Epoch, ...] = ()  # the last epoch of each start, where the recipe has several
 
 
 def write_checkpoint(path: Path, checkpoint: Checkpoint) -> None:

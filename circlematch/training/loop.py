@@ -24,17 +24,17 @@ from circlematch.training.schedule import one_cycle
 from circlematch.training.step import Batch, Step, Targets
 from circlematch.training.watch import Watcher
 
-__all__ = ["Lessons", "accuracy", "one_epoch", "train"]
+__all__ = ["TrainingSet", "accuracy", "one_epoch", "train"]
 
 
 @dataclass(frozen=True)
-class Lessons:
-    """What is learned from: the batches of each epoch."""
+class TrainingSet:
+    """The training clips, their targets and their augmentation, as the batches of each epoch."""
 
     clips: ClipSet
     sampler: EpochSampler
     augmenter: Augmenter
-    targets: Targets  # (N, K) of the clips, one by one
+    targets: Targets  # (N, K), a row for each clip
     batch_size: int
     seed: int
 
@@ -58,7 +58,7 @@ class Lessons:
 def train(
     step: Step,
     recipe: Recipe,
-    lessons: Lessons,
+    training: TrainingSet,
     validation: ClipSet,
     history: Sequence[Epoch],
     watchers: Sequence[Watcher],
@@ -69,7 +69,7 @@ def train(
     if not done:
         keep(done)
     for number in range(len(done), recipe.epochs):
-        result, rate = one_epoch(step, recipe, lessons, validation, number, watchers)
+        result, rate = one_epoch(step, recipe, training, validation, number, watchers)
         done.append(result)
         keep(done)
         for watcher in watchers:
@@ -78,21 +78,26 @@ def train(
 
 
 def one_epoch(
-    step: Step, recipe: Recipe, lessons: Lessons, validation: ClipSet, number: int, watchers: Sequence[Watcher] = ()
+    step: Step,
+    recipe: Recipe,
+    training: TrainingSet,
+    validation: ClipSet,
+    number: int,
+    watchers: Sequence[Watcher] = (),
 ) -> tuple[Epoch, float]:
-    """Epoch `number` of a run: what it brought, and its last learning rate."""
+    """Train epoch `number`; returns its result and its last learning rate."""
     began = time.perf_counter()
-    loss, rate = _epoch(step, recipe, lessons, number, watchers)
+    loss, rate = _epoch(step, recipe, training, number, watchers)
     return Epoch(loss, accuracy(step, validation), time.perf_counter() - began), rate
 
 
 def _epoch(
-    step: Step, recipe: Recipe, lessons: Lessons, number: int, watchers: Sequence[Watcher]
+    step: Step, recipe: Recipe, training: TrainingSet, number: int, watchers: Sequence[Watcher]
 ) -> tuple[float, float]:
-    """Learn from every clip of the epoch; returns the mean loss and the last learning rate."""
-    batches_per_epoch = -(-lessons.size // recipe.batch_size)
+    """One optimiser step for each batch of the epoch; returns the mean loss and the last learning rate."""
+    batches_per_epoch = -(-training.size // recipe.batch_size)
     total, learned, rate = 0.0, 0, 0.0
-    for index, batch in enumerate(lessons.batches(number)):
+    for index, batch in enumerate(training.batches(number)):
         rate = one_cycle(number * batches_per_epoch + index, recipe.epochs * batches_per_epoch, recipe)
         loss = step.learn(batch, rate)
         if not isfinite(loss):
@@ -103,7 +108,7 @@ def _epoch(
         total += loss * len(batch.rows)
         learned += len(batch.rows)
         for watcher in watchers:
-            watcher.batch(number, learned, lessons.size, total / learned)
+            watcher.batch(number, learned, training.size, total / learned)
     return total / learned, rate
 
 

@@ -169,7 +169,7 @@ class NativeStep:
         }
 
     def restore(self, weights: Tensors, state: dict[str, npt.NDArray[Any]]) -> None:
-        """Go on from `weights` and `state` as if nothing had happened."""
+        """Continue from `weights` and `state`, exactly as an uninterrupted run would."""
         self._join("parameters", weights)
         self._join("running", weights)
         if self.soap is not None:

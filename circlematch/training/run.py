@@ -34,7 +34,7 @@ from circlematch.model import Card, Finished, Model, write_model
 from circlematch.training import STEPS
 from circlematch.training.checkpoint import Checkpoint, Epoch, read_checkpoint, write_checkpoint
 from circlematch.training.finish import finish
-from circlematch.training.loop import Lessons, train
+from circlematch.training.loop import TrainingSet, train
 from circlematch.training.native_step import NativeStep, why_not_native
 from circlematch.training.plan import RECORD, check_same
 from circlematch.training.starts import begin
@@ -108,7 +108,7 @@ def _perform(run: Run, resume: bool, watchers: Sequence[Watcher] | None, say: Ca
     validation = load_split(run.dataset, "validation")
     sampler = EpochSampler(training, run.dataset.labels, run.recipe)
     augmenter = Augmenter(run.recipe.augmentation, pool)
-    lessons = Lessons(training, sampler, augmenter, _targets(run, training), run.recipe.batch_size, run.seed)
+    material = TrainingSet(training, sampler, augmenter, _targets(run, training), run.recipe.batch_size, run.seed)
 
     history = checkpoint.history if checkpoint is not None else ()
     starts = checkpoint.starts if checkpoint is not None else ()
@@ -119,15 +119,15 @@ def _perform(run: Run, resume: bool, watchers: Sequence[Watcher] | None, say: Ca
         write_checkpoint(run.folder / CHECKPOINT, here)
 
     if run.recipe.starts > 1 and not starts:
-        keep(())  # so that a run that is stopped while it begins can be resumed
-        starts = begin(step, run.network, run.recipe, lessons, validation, say)
+        keep(())  # so that a run that is stopped during its restarts can be resumed
+        starts = begin(step, run.network, run.recipe, material, validation, say)
     if watchers is None:  # only now, for their clocks run
         watchers = [Terminal(run.recipe.epochs), *tensorboard_if_installed(run.folder / "tensorboard")]
-    epochs = train(step, run.recipe, lessons, validation, history, watchers, keep)
+    epochs = train(step, run.recipe, material, validation, history, watchers, keep)
     finished = _finish(run, step, training.labels[sampler.always], validation)
     if run.recipe.finish.calibrated:
         say(f"calibrated: all scores divided by {finished.temperature:.2f}")
-    return _conclude(run, step, epochs, starts, finished, lessons, {"train": training, "validation": validation})
+    return _conclude(run, step, epochs, starts, finished, material, {"train": training, "validation": validation})
 
 
 def _targets(run: Run, clips: ClipSet) -> Targets:
@@ -197,7 +197,7 @@ def _conclude(
     epochs: list[Epoch],
     starts: Sequence[Epoch],
     finished: Finished,
-    lessons: Lessons,
+    material: TrainingSet,
     loaded: dict[str, ClipSet],
 ) -> Outcome:
     """The end of a run: every held-out split is read once, then model and record are written."""
@@ -214,7 +214,7 @@ def _conclude(
     record = {
         "specification": to_dict(run.specification),
         "sizes": {split: len(clips) for split, clips in loaded.items()},
-        "clips_per_epoch": lessons.size,
+        "clips_per_epoch": material.size,
         "broken_files": {split: len(clips.broken) for split, clips in loaded.items()},
         "accuracy": accuracy,
         "confusion": {split: report.confusion.tolist() for split, report in reports.items()},

@@ -1,7 +1,7 @@
 """Several runs at once, each a process of its own on one core, with one progress display.
 
-A run that is finished is left alone, one that was stopped goes on, one that was never begun begins: the same command
-can be given again at any time.
+A finished run is left alone, an interrupted one is resumed, a new one is started: the same command can be given again
+at any time.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ ONE_CORE = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_TH
 
 @dataclass
 class Job:
-    """One run: its name in the display, and its folder, in which lies what is to be done."""
+    """One run: its name in the display, and its folder, which holds the plan."""
 
     name: str
     folder: Path
-    last: str = "waiting"  # what it said last
+    last: str = "waiting"  # the last line of its output
 
     @property
     def finished(self) -> bool:
@@ -46,7 +46,7 @@ class Job:
         return is_locked(self.folder)
 
     def command(self) -> list[str]:
-        """Begin the run, or go on with it, on one core."""
+        """The command that starts or resumes the run on one core."""
         return [sys.executable, "-m", "circlematch", "train", "--resume", str(self.folder), "--threads", "1"]
 
 
@@ -59,7 +59,7 @@ def perform_all(
 ) -> None:
     """Run all jobs that are not finished, `at_once` at a time, and tell `finished` of each; raise if any failed.
 
-    What another process is at work on is left to it.
+    A run that another process is training is left alone.
     """
     display = _Display(jobs, stream or sys.stderr)
     waiting: Queue[Job] = Queue()
@@ -134,7 +134,7 @@ class _Display:
         self.lock = threading.Lock()
 
     def say(self, job: Job, line: str) -> None:
-        """A run said something."""
+        """A run printed a line."""
         with self.lock:
             job.last = line
             if not self.live:

@@ -1,9 +1,8 @@
-"""SOAP (Vyas et al., 2024): AdamW along the directions in which a tensor's gradients vary, not along its numbers.
+"""SOAP (Vyas et al., 2024): AdamW in the eigenbasis of each tensor's gradients.
 
-The numbers of a map or of a prototype do not change one by one. For the rows and for the columns of every tensor, seen
-as a matrix, the mean of G·Gᵀ and of Gᵀ·G is kept, and their eigenvectors, found anew every few steps, are the axes
-along which AdamW scales its steps. The tensors here are so small that all of it takes
-a tenth (D32) to a seventh (D4) of a step.
+Every tensor is treated as a matrix with the gradient G. Running means of G·Gᵀ and Gᵀ·G are kept. Their eigenvectors,
+recomputed every few steps, are the axes along which AdamW scales its steps. The tensors here are so small that this
+takes a tenth (D32) to a seventh (D4) of a training step.
 """
 
 from __future__ import annotations
@@ -21,8 +20,8 @@ from circlematch.errors import UsageError
 
 __all__ = ["Soap"]
 
-TURN_STEPS = 50  # the axes are found anew after so many steps
-LONGEST_SIDE = 1024  # a longer side keeps its own numbers for axes
+TURN_STEPS = 50  # between two recomputations of the axes
+LONGEST_SIDE = 1024  # a longer side is not rotated
 PREFIX, STEPS = "soap.", "soap.steps"  # names in a checkpoint
 
 Matrix = npt.NDArray[np.float64]
@@ -30,7 +29,7 @@ Matrix = npt.NDArray[np.float64]
 
 @dataclass
 class Memory:
-    """What is remembered of one tensor, seen as a matrix G."""
+    """The running means of one tensor, seen as a matrix G."""
 
     exp_avg: Matrix  # of G
     exp_avg_sq: Matrix  # of the squares of G along the axes
@@ -41,7 +40,7 @@ class Memory:
 
     @classmethod
     def empty(cls, shape: tuple[int, ...]) -> Memory:
-        """Before the first step the axes are the numbers themselves."""
+        """Before the first step the axes are the coordinate axes."""
         height, width = as_matrix(shape)
         rows, columns = (side if side <= LONGEST_SIDE else 0 for side in (height, width))
         return cls(
@@ -55,13 +54,13 @@ class Memory:
 
 
 def as_matrix(shape: tuple[int, ...]) -> tuple[int, int]:
-    """The shape cut in two where both sides are most alike: prototypes are (K·M, D), a map (out, in)."""
+    """The shape split in two where both sides are most equal: prototypes are (K·M, D), a map (out, in)."""
     cuts = [(prod(shape[:cut]), prod(shape[cut:])) for cut in range(len(shape) + 1)]
     return min(cuts, key=max)
 
 
 class Soap:
-    """The optimiser of all tensors of a network; it changes them where they lie."""
+    """The optimiser of all tensors of a network; it updates them in place."""
 
     def __init__(self, shapes: Mapping[str, tuple[int, ...]], recipe: Recipe) -> None:
         self.shapes, self.recipe = dict(shapes), recipe
@@ -71,7 +70,7 @@ class Soap:
     def step(
         self, parameters: Mapping[str, npt.NDArray[Any]], gradients: Mapping[str, npt.NDArray[Any]], rate: float
     ) -> None:
-        """Change every tensor that has a gradient."""
+        """Update every tensor that has a gradient."""
         self.steps += 1
         for name, gradient in gradients.items():
             memory = self.memory[name]
@@ -91,7 +90,7 @@ class Soap:
         return arrays | {STEPS: np.array(self.steps)}
 
     def restore(self, state: Mapping[str, npt.NDArray[Any]]) -> None:
-        """Go on from `state`; begin anew where it is empty."""
+        """Continue from `state`; start afresh where it is empty."""
         if state and STEPS not in state:
             raise UsageError("this is the memory of another optimizer than soap")
         self.steps = int(state.get(STEPS, 0))
@@ -102,7 +101,7 @@ class Soap:
 
 
 def remember(memory: Memory, gradient: Matrix, steps: int, recipe: Recipe) -> None:
-    """Take one more gradient into the means, and find the axes anew when it is time."""
+    """Update the running means with one more gradient, and recompute the axes when it is time."""
     weight = max(1 - recipe.beta2, 1 / steps)
     memory.exp_avg += (1 - recipe.beta1) * (gradient - memory.exp_avg)
     if memory.rows.size:
@@ -115,7 +114,7 @@ def remember(memory: Memory, gradient: Matrix, steps: int, recipe: Recipe) -> No
 
 
 def turn(memory: Memory) -> None:
-    """Find the axes anew. A mean square along a new axis is that of the old ones by their squared cosines to it."""
+    """Recompute the axes. A mean square along a new axis is that of the old ones weighted by their squared cosines."""
     if memory.rows.size:
         old, memory.row_axes = memory.row_axes, np.linalg.eigh(memory.rows)[1]
         memory.exp_avg_sq = (memory.row_axes.T @ old) ** 2 @ memory.exp_avg_sq

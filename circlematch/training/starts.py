@@ -1,11 +1,9 @@
-"""Several beginnings, of which the best goes on.
+"""Random restarts: several initialisations are trained for a few epochs, and the best one is trained to the end.
 
-How far a network this small comes depends on its first weights: of the eight settings at D4 that were trained with two
-or three seeds, thirty epochs each, the seeds end 0.4 to 6.6 points of validation accuracy apart (D8: 0.5 to 1.5). Which
-will be ahead shows when the learning rate has passed its peak (docs/release.md). So a recipe may try several sets
-of first weights, with the same clips in the same order: each is trained for a few epochs with a whole cycle of the
-learning rate of its own, and the weights that ended with the lowest loss go on to the run, which begins with the first
-clips again.
+The result of a network this small depends on its initial weights: of eight settings of D4 with two or three seeds each,
+trained for thirty epochs, the seeds differ by 0.4 to 6.6 points of validation accuracy (D8: 0.5 to 1.5). So a recipe
+may try several initialisations on the same clips in the same order. Each is trained for a few epochs with a learning
+rate cycle of its own; the weights with the lowest loss are kept, and the run starts from them with the first clips.
 """
 
 from __future__ import annotations
@@ -20,34 +18,34 @@ from circlematch.data.cache import ClipSet
 from circlematch.errors import DivergedError
 from circlematch.parameters import Tensors, initial_tensors
 from circlematch.training.checkpoint import Epoch
-from circlematch.training.loop import Lessons, one_epoch
+from circlematch.training.loop import TrainingSet, one_epoch
 from circlematch.training.step import Step
 
 __all__ = ["begin"]
 
 
 def begin(
-    step: Step, network: Network, recipe: Recipe, lessons: Lessons, validation: ClipSet, say: Callable[[str], None]
+    step: Step, network: Network, recipe: Recipe, training: TrainingSet, validation: ClipSet, say: Callable[[str], None]
 ) -> tuple[Epoch, ...]:
-    """Try the recipe's beginnings and leave the step with the weights of the best, its optimiser without memory.
+    """Try the recipe's restarts and leave the step with the weights of the best and a fresh optimiser.
 
-    Returns for each what its last epoch brought, with the seconds of all of its epochs. One whose loss becomes no
-    number loses; where all do, the first one's error is raised.
+    Returns the last epoch of each, with the seconds of all of its epochs. One that diverges loses; where all diverge,
+    the first error is raised.
     """
     cycle = replace(recipe, epochs=min(recipe.start_epochs, recipe.epochs))
     tried: list[Epoch] = []
     failures: list[DivergedError] = []
     best: Tensors | None = None
     for start in range(recipe.starts):
-        name = f"beginning {start + 1} of {recipe.starts}"
-        step.restore(initial_tensors(network, lessons.seed, start), {})
+        name = f"restart {start + 1} of {recipe.starts}"
+        step.restore(initial_tensors(network, training.seed, start), {})
         began = time.perf_counter()
         try:
-            epochs = [one_epoch(step, cycle, lessons, validation, number)[0] for number in range(cycle.epochs)]
+            epochs = [one_epoch(step, cycle, training, validation, number)[0] for number in range(cycle.epochs)]
         except DivergedError as error:
             failures.append(error)
             tried.append(Epoch(inf, 0.0, time.perf_counter() - began))
-            say(f"{name}: its loss became no number")
+            say(f"{name}: diverged")
             continue
         loss = epochs[-1].loss
         if best is None or loss < min(one.loss for one in tried):

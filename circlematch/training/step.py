@@ -1,4 +1,4 @@
-"""What the training loop knows of the machinery that learns: a batch, a step, scores, and state in and out."""
+"""The interface between the training loop and a training step: batches, scores, and state in and out."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from circlematch.parameters import Tensors
 
 __all__ = ["Batch", "Step", "Targets"]
 
-Targets = npt.NDArray[np.float32]  # (N, K) how likely each class is to be right: rows that add up to 1
+Targets = npt.NDArray[np.float32]  # (N, K) target probabilities: each row sums to 1
 
 
 @dataclass(frozen=True)
 class Batch:
-    """Clips to learn from, and what is to happen to each before. They stay where they lie until a step needs them."""
+    """Training clips and their augmentation. The samples are read only when a step needs them."""
 
     audio: npt.NDArray[np.int16]  # (files, samples), perhaps memory-mapped
     rows: npt.NDArray[np.int64]  # (B,) which of them; negative is digital silence
@@ -50,7 +50,7 @@ class Step(Protocol):
         """The weights and running statistics, as a model file holds them."""
 
     def state(self) -> dict[str, npt.NDArray[Any]]:
-        """What a model file does not hold but resuming needs: the optimiser's memory."""
+        """What resuming needs beside the weights: the state of the optimiser."""
 
     def restore(self, weights: Tensors, state: dict[str, npt.NDArray[Any]]) -> None:
-        """Go on from `weights` and `state` as if nothing had happened."""
+        """Continue from `weights` and `state`, exactly as an uninterrupted run would."""

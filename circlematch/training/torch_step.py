@@ -108,7 +108,7 @@ class TorchStep:
         return out
 
     def restore(self, weights: Tensors, state: dict[str, npt.NDArray[Any]]) -> None:
-        """Go on from `weights` and `state` as if nothing had happened."""
+        """Continue from `weights` and `state`, exactly as an uninterrupted run would."""
         load_tensors(self.network, weights)
         if self.soap is not None:
             self.soap.restore(state)

@@ -16,10 +16,10 @@ REDRAW_SECONDS = 0.1
 
 
 class Watcher(Protocol):
-    """Is told what happens in a run."""
+    """Is called as a run proceeds."""
 
     def batch(self, epoch: int, done: int, of: int, loss: float) -> None:
-        """`done` of `of` examples of an epoch are learned; `loss` is the epoch's mean so far."""
+        """`done` of the `of` examples of an epoch are trained on; `loss` is their mean so far."""
 
     def epoch(self, number: int, result: Epoch, learning_rate: float) -> None:
         """Epoch `number` (from 0) is finished."""
@@ -70,7 +70,7 @@ class TensorBoard:
         self.writer = writer
 
     def batch(self, epoch: int, done: int, of: int, loss: float) -> None:
-        """Nothing: an epoch is fine enough for a curve."""
+        """Nothing: the curves have a point for each epoch."""
 
     def epoch(self, number: int, result: Epoch, learning_rate: float) -> None:
         """One point on each curve."""

@@ -1,9 +1,10 @@
-"""Sounds that are no speech, made by chance: what a keyword spotter hears all day and must not answer.
+"""Synthetic noise: random sounds that are not speech, to train a keyword spotter against.
 
-A scene is either steady (wind, rain, hum) or events on a bed: blows, knocks, drops, breath, calls, squeaks, and pieces
-of recorded noise at other speeds; alone, in a rhythm, or strewn; in a room, through a microphone. Nothing here imitates
-a certain sound. What matters is the variety, every attack, pitch, colour and rhythm that a room, a street or an animal
-may have; and that nothing gives a sound away as made, as would silence between events, a missing echo or a hard cut.
+A scene is either steady (wind, rain, hum) or a series of events over a quiet background: blows, knocks, drops, breath,
+calls, squeaks, and pieces of recorded noise at other speeds. Events occur once, in a rhythm or at random, in a room and
+through a microphone. No sound imitates a particular one. Two things matter: variety of attack, pitch, colour and
+rhythm; and that nothing reveals a sound as synthetic, such as digital silence between events, a missing echo or a hard
+cut.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import numpy.typing as npt
 
 from circlematch.config import FRONT_END
 
-__all__ = ["levelled", "make_sounds"]
+__all__ = ["levelled", "synthetic_noise"]
 
 RATE = FRONT_END.sample_rate_hz
 SHORTEST_SCENE, LONGEST_SCENE = RATE, 3 * RATE
@@ -26,8 +27,8 @@ Sound = npt.NDArray[np.float64]
 Generator = np.random.Generator
 
 
-def make_sounds(generator: Generator, samples: int, recordings: Sequence[Samples] = ()) -> Samples:
-    """Scenes of one to three seconds, each levelled, that run into one another."""
+def synthetic_noise(generator: Generator, samples: int, recordings: Sequence[Samples] = ()) -> Samples:
+    """Scenes of one to three seconds, each levelled, cross-faded into one another."""
     out = np.zeros(samples + LONGEST_SCENE, dtype=np.float32)
     begin = blend = 0
     while begin < samples:
@@ -41,7 +42,7 @@ def make_sounds(generator: Generator, samples: int, recordings: Sequence[Samples
 
 
 def levelled(samples: npt.NDArray[np.floating]) -> Samples:
-    """The same with a mean square of one, or a peak of CREST where that is less; silence stays silence."""
+    """The samples at a mean square of one, or a peak of CREST where that is quieter; silence stays silence."""
     if not samples.size:
         return samples.astype(np.float32)
     level = max(float(np.sqrt(np.mean(np.square(samples, dtype=np.float64)))), float(np.abs(samples).max()) / CREST)
@@ -49,7 +50,7 @@ def levelled(samples: npt.NDArray[np.floating]) -> Samples:
 
 
 def _scene(generator: Generator, count: int, recordings: Sequence[Samples]) -> Sound:
-    """What happens, in a room or not, on a bed of steady sound that is hardly ever missing, through a microphone."""
+    """One scene: steady sound or events, mostly in a room, over a background, and through a microphone."""
     if generator.random() < STEADY_SHARE:
         sound = _steady(generator, count)
     else:
@@ -58,14 +59,14 @@ def _scene(generator: Generator, count: int, recordings: Sequence[Samples]) -> S
             sound += float(generator.uniform(0.1, 1.0)) * _events(generator, count, recordings)
         if generator.random() < 0.6:
             sound = _in_a_room(generator, sound)
-        if generator.random() < 0.9:  # else nothing at all between the events
+        if generator.random() < 0.9:  # otherwise digital silence between the events
             bed = _steady(generator, count) if generator.random() < 0.3 else levelled(_room_tone(generator, count))
             sound += bed * float(np.abs(sound).max()) * 10 ** generator.uniform(-3.2, -0.9)
     return _through_a_microphone(generator, sound) if generator.random() < 0.8 else sound
 
 
 def _steady(generator: Generator, count: int) -> Sound:
-    """One steady sound or two, each with a loudness that may wander."""
+    """One or two steady sounds, each with a loudness that may vary."""
     out = np.zeros(count)
     for _ in range(int(generator.integers(1, 3))):
         sound = levelled(_one_of(STEADY, generator)(generator, count))
@@ -79,7 +80,7 @@ def _one_of(kinds: Sequence[Callable[..., Sound]], generator: Generator) -> Call
 
 
 def _events(generator: Generator, count: int, recordings: Sequence[Samples]) -> Sound:
-    """Events of one kind: one, a rhythm of nearly the same, or several that differ."""
+    """Events of one kind: a single one, a rhythm of similar ones, or several that differ."""
     kind = _one_of(EVENTS if recordings else EVENTS[:-1], generator)
 
     def event() -> Sound:
@@ -105,7 +106,7 @@ def _events(generator: Generator, count: int, recordings: Sequence[Samples]) -> 
 
 
 def _in_a_room(generator: Generator, sound: Sound) -> Sound:
-    """The same with the echo of a small or a large room behind it, whose highs die away first."""
+    """The sound in a small or a large room; the echo loses its high frequencies first."""
     length = int(RATE * _between(generator, 0.05, 0.8))
     noise = generator.standard_normal(length)
     corner = _between(generator, 300, 3000)
@@ -118,7 +119,7 @@ def _in_a_room(generator: Generator, sound: Sound) -> Sound:
 
 
 def _through_a_microphone(generator: Generator, sound: Sound) -> Sound:
-    """The same with a colour that wanders over the frequencies."""
+    """The sound through a microphone: a random smooth frequency response."""
     points = np.linspace(np.log(50), np.log(RATE / 2), 9)
     decibels = np.cumsum(generator.normal(0, generator.uniform(1, 7), points.size))
     decibels -= decibels.mean()
@@ -148,7 +149,7 @@ def _hiss(generator: Generator, count: int) -> Sound:
 
 
 def _room_tone(generator: Generator, count: int) -> Sound:
-    """What a microphone hears when nothing happens: a soft hiss over all frequencies, and more of the lowest."""
+    """The background of a quiet room: soft hiss at all frequencies, stronger at the lowest."""
     rumble, corner, tilt = _between(generator, 0.3, 30), _between(generator, 40, 400), generator.uniform(0, 0.9)
 
     def colour(hertz: Sound) -> Sound:
@@ -159,7 +160,7 @@ def _room_tone(generator: Generator, count: int) -> Sound:
 
 
 def _hum(generator: Generator, count: int) -> Sound:
-    """Harmonics of a pitch that wanders: motors, mains, horns, bells."""
+    """Harmonics of a slowly varying pitch: motors, mains, horns, bells."""
     return _harmonics(generator, count, *np.exp(generator.uniform(np.log(40), np.log(3000), 2)))
 
 
@@ -317,28 +318,28 @@ def _piece(generator: Generator, recordings: Sequence[Samples]) -> Sound:
     return np.asarray((piece[::-1] if generator.random() < 0.3 else piece) * _breath(generator, count))
 
 
-# What they are made of.
+# Building blocks.
 
 
 def _between(generator: Generator, low: float, high: float) -> float:
-    """A number, as often below the middle by ratio as above."""
+    """A log-uniform number."""
     return float(np.exp(generator.uniform(np.log(low), np.log(high))))
 
 
 def _coloured(generator: Generator, count: int, colour: Callable[[Sound], Sound]) -> Sound:
-    """Noise with a spectrum."""
+    """Noise with the given spectrum."""
     return _filtered(generator.standard_normal(1 << max(count - 1, 1).bit_length()), colour)[:count]
 
 
 def _filtered(sound: Sound, colour: Callable[[Sound], Sound]) -> Sound:
-    """A sound with another spectrum."""
+    """The sound filtered to another spectrum."""
     size = 1 << max(sound.size - 1, 1).bit_length()
     hertz = np.fft.rfftfreq(size, 1 / RATE).astype(np.float64)
     return np.asarray(np.fft.irfft(np.fft.rfft(sound, size) * colour(hertz), size)[: sound.size])
 
 
 def _convolved(sound: Sound, reply: Sound) -> Sound:
-    """A sound, each sample of which calls forth a reply, for as long as it lasts."""
+    """The sound convolved with an impulse response, cut to the length of the sound."""
     size = 1 << (sound.size + reply.size - 1).bit_length()
     return np.asarray(np.fft.irfft(np.fft.rfft(sound, size) * np.fft.rfft(reply, size), size)[: sound.size])
 
@@ -366,7 +367,7 @@ def _slide(generator: Generator, count: int, low: float, high: float) -> Sound:
 
 
 def _breath(generator: Generator, count: int) -> Sound:
-    """A loudness that rises from nothing and dies away, with some unrest."""
+    """A loudness that rises from zero and decays, with some irregularity."""
     time: Sound = np.linspace(0, 1, count)
     rise, fall = generator.uniform(0.005, 0.5), generator.uniform(0.05, 0.7)
     shape = np.minimum(time / rise, 1.0) * np.minimum((1 - time) / fall, 1.0) ** generator.uniform(0.5, 3)
@@ -379,7 +380,7 @@ def _breath(generator: Generator, count: int) -> Sound:
 
 
 def _swell(generator: Generator, count: int) -> Sound:
-    """A loudness that wanders, slowly or in jerks."""
+    """A loudness that varies, slowly or in jerks."""
     knots = generator.uniform(0, 1, int(generator.integers(3, 30))) ** 3 + 0.01
     return np.interp(np.linspace(0, len(knots) - 1, count), np.arange(len(knots)), knots)
 

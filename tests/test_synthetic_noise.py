@@ -1,4 +1,4 @@
-"""Made sounds: one level, many kinds, the same for the same seed."""
+"""Synthetic noise: one level, many kinds, the same for the same seed."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from circlematch.data import sounds
-from circlematch.data.sounds import CREST, EVENTS, RATE, STEADY, levelled, make_sounds
+from circlematch.data import synthetic_noise as noise
+from circlematch.data.synthetic_noise import CREST, EVENTS, RATE, STEADY, levelled, synthetic_noise
 
 RECORDING = np.random.default_rng(1).standard_normal(3 * RATE).astype(np.float32)
 
 
 @pytest.fixture(scope="module")
 def minutes() -> npt.NDArray[np.float32]:
-    return make_sounds(np.random.default_rng(5), 240 * RATE, [RECORDING])
+    return synthetic_noise(np.random.default_rng(5), 240 * RATE, [RECORDING])
 
 
 def test_sounds_have_the_length_asked_for_and_one_level(minutes: npt.NDArray[np.float32]) -> None:
@@ -45,18 +45,18 @@ def test_between_events_there_is_a_bed_to_be_heard(minutes: npt.NDArray[np.float
 
 
 def test_a_scene_fades_as_the_next_one_comes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sounds, "_scene", lambda generator, count, recordings: np.ones(count))
-    np.testing.assert_allclose(make_sounds(np.random.default_rng(8), 60 * RATE), 1, atol=1e-5)
+    monkeypatch.setattr(noise, "_scene", lambda generator, count, recordings: np.ones(count))
+    np.testing.assert_allclose(synthetic_noise(np.random.default_rng(8), 60 * RATE), 1, atol=1e-5)
 
 
 def test_the_same_seed_makes_the_same_sounds_and_another_makes_others() -> None:
-    first, again, other = (make_sounds(np.random.default_rng(seed), RATE) for seed in (1, 1, 2))
+    first, again, other = (synthetic_noise(np.random.default_rng(seed), RATE) for seed in (1, 1, 2))
     np.testing.assert_array_equal(first, again)
     assert np.abs(np.corrcoef(first, other)[0, 1]) < 0.5
 
 
 @pytest.mark.parametrize("kind", EVENTS, ids=lambda kind: kind.__name__)
-def test_an_event_is_a_sound_that_ends(kind: sounds.Event) -> None:
+def test_an_event_is_a_sound_that_ends(kind: noise.Event) -> None:
     generator = np.random.default_rng(3)
     for _ in range(50):
         event = kind(generator, [RECORDING])
@@ -66,7 +66,7 @@ def test_an_event_is_a_sound_that_ends(kind: sounds.Event) -> None:
 
 
 @pytest.mark.parametrize("kind", STEADY, ids=lambda kind: kind.__name__)
-def test_a_steady_sound_fills_its_time(kind: sounds.Steady) -> None:
+def test_a_steady_sound_fills_its_time(kind: noise.Steady) -> None:
     generator = np.random.default_rng(4)
     for count in (RATE // 2, 3 * RATE - 1):
         sound = kind(generator, count)
@@ -81,7 +81,7 @@ def test_recordings_come_in_pieces_at_other_speeds() -> None:
     generator = np.random.default_rng(6)
     heights = []
     for _ in range(40):
-        piece = sounds._piece(generator, [tone])
+        piece = noise._piece(generator, [tone])
         heights.append(np.abs(np.fft.rfft(piece, RATE)).argmax())
     assert min(heights) < 500
     assert max(heights) > 1800
