@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# The main job, from nothing: synthesise a folder of words, train a keyword spotter on it, measure it, use it.
+# What CircleMatch is for, from start to finish: use a released model, then synthesise a folder of words, train a keyword
+# spotter on it, measure it, and use it. `make demo` installs what this needs.
 set -euo pipefail
 
 bin="${VENV:-.venv}/bin"
