@@ -154,9 +154,8 @@ def test_the_tree_of_folders_is_that_of_the_repository(repository: Path) -> None
         tree.add(name if name == top else f"{top}/{name}")
     for folder in tree:
         assert (repository / folder).is_dir(), folder
-    for package in ("circlematch", "engine"):
-        found = {path.parent.relative_to(repository).as_posix() for path in (repository / package).glob("*/*.[pchm]*")}
-        assert {name for name in found if "__pycache__" not in name} <= tree
+    for pattern in ("circlematch/*/*.py", "engine/*/*.[ch]", "experiments/*/*.py"):
+        assert {path.parent.relative_to(repository).as_posix() for path in repository.glob(pattern)} <= tree
 
 
 def test_the_first_screen_of_the_readme_has_what_a_newcomer_looks_for(repository: Path) -> None:
@@ -166,6 +165,18 @@ def test_the_first_screen_of_the_readme_has_what_a_newcomer_looks_for(repository
         assert user in first_paragraph, user
     places = [screen.index(text) for text in ("pip install", "import circlematch", "| `d4-gsc` |", "docs/figures/")]
     assert places == sorted(places)
+
+
+def test_the_first_program_of_the_readme_finds_the_words_that_it_shows(
+    repository: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = (repository / "README.md").read_text()
+    program = text.partition("```python\n")[2].partition("```")[0]
+    monkeypatch.chdir(repository)
+    exec(compile(program, "README.md", "exec"), {})
+    found = re.findall(r"label='(\w+)'", capsys.readouterr().out)
+    assert found
+    assert found == re.findall(r"^    examples/commands.flac: (\w+) ", text, re.MULTILINE)
 
 
 @pytest.mark.parametrize(("page", "most"), [("release.md", 90), ("tables.md", 170)])
