@@ -16,6 +16,6 @@ show models
 show spot examples/commands.flac
 show data make "$work/words"
 show train --data "$work/words" --width 8 --epochs 12 --batch-size 32 --peak-learning-rate 0.02 --out "$work/run"
-show evaluate --model "$work/run/model.safetensors" --data "$work/words"
+show evaluate --model "$work/run" --data "$work/words"
 clip=$(find "$work/words/sali" -name '*.wav' | sort | head -n 1)
-show spot "$clip" --model "$work/run/model.safetensors"
+show spot "$clip" --model "$work/run"
