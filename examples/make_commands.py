@@ -1,6 +1,6 @@
 """Makes examples/commands.flac: ten commands spoken by the synthesiser espeak-ng, 1.5 s apart.
 
-Needs the program espeak-ng; the recording is kept in the repository, so only its makers need it.
+Needs the program espeak-ng. The recording is in the repository, so you need this only to change it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def speak(word: str) -> np.ndarray:
 
 
 def main() -> None:
-    """Write the recording beside this file."""
+    """Write the recording next to this file."""
     recording = NOISE * np.random.default_rng(0).standard_normal(int(len(KEYWORDS) * SPACING_S * RATE))
     for number, word in enumerate(KEYWORDS):
         samples = speak(word)
