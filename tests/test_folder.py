@@ -278,7 +278,7 @@ def test_a_word_with_too_few_recordings_is_named(tmp_path: Path, takes: int) -> 
     touch(tmp_path, (f"{word}/{take}.wav" for word in WORDS for take in range(3)))
     touch(tmp_path, (f"spoon/{take}.wav" for take in range(takes)))
 
-    with pytest.raises(DatasetError, match=f"the word 'spoon' has {takes} recordings; 3 is the least"):
+    with pytest.raises(DatasetError, match=f"the word 'spoon' has {takes} recordings; each word needs at least 3"):
         read_folder(tmp_path)
 
 

@@ -111,7 +111,7 @@ def test_rows_whose_valid_is_not_true_are_left_out_and_counted(tmp_path: Path, j
     dataset = read_tiny(tiny(tmp_path, rows + bad, joint))
 
     assert dataset.sizes() == {"train": 4, "validation": 2, "test": 2}
-    assert dataset.notes == ("3 rows whose VALID is not True were left out",)
+    assert dataset.notes == ("3 rows were left out because VALID is not True",)
 
 
 @pytest.mark.parametrize("valid", ["True", "TRUE", "true", " True "])

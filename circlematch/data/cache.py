@@ -82,7 +82,7 @@ def load_split(
 ) -> ClipSet:
     """A split with its audio, decoded now or found in the cache; broken files are left out, named and counted.
 
-    With `spare`, the dataset's spare clips follow the split's own.
+    With `spare`, the dataset's spare unknown words are appended.
     """
     if split not in dataset.splits:
         raise DatasetError(f"{dataset.name} has no split {split!r}; it has {', '.join(dataset.splits)}")
@@ -162,7 +162,7 @@ def _key(pieces: Sequence[Piece]) -> str:
 
 
 def _build(pieces: Sequence[Piece], folder: Path) -> None:
-    """Decode everything into a folder beside, then rename it in place."""
+    """Decode everything into a temporary folder, then rename it."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     scratch = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", suffix=".part", dir=folder.parent))
     try:

@@ -172,9 +172,8 @@ def _bytes_in(part: Path) -> int:
 def _fetch(archive: Archive, part: Path, report: Progress, pauses_s: Sequence[float], timeout_s: float) -> None:
     """Fill the part, over as many connections as it takes.
 
-    Only tries that get no further than any before them count as failures: a line that drops every 100 MB
-    still brings 2.4 GB, while a server that starts again at zero and is cut each time does not hold us here
-    for ever.
+    A try counts as a failure only if it gets no further than every earlier one: a connection that drops every
+    100 MB still delivers 2.4 GB, but a server that starts again at zero each time does not hold us for ever.
     """
     farthest, failures = _bytes_in(part), 0
     while True:
@@ -187,7 +186,7 @@ def _fetch(archive: Archive, part: Path, report: Progress, pauses_s: Sequence[fl
             if failures > len(pauses_s):
                 raise DownloadError(
                     f"{archive.url} did not arrive whole ({cut}; {reached:,} bytes are kept): check the "
-                    "network and run the same command again, it goes on from there"
+                    "network and run the same command again, which resumes the download"
                 ) from cut
         time.sleep(pauses_s[failures - 1])
 

@@ -36,8 +36,8 @@ def read_folder(root: Path) -> Dataset:
     for label, paths in files.items():
         if len(paths) < FEWEST_RECORDINGS:
             raise DatasetError(
-                f"{root}: the word {label!r} has {len(paths)} recordings; {FEWEST_RECORDINGS} is the least, "
-                "one each to train, to validate and to test"
+                f"{root}: the word {label!r} has {len(paths)} recordings; each word needs at least "
+                f"{FEWEST_RECORDINGS}, one for each split"
             )
     speakers, rule = _speakers(root, files)
     split_of = _split_by_speaker(speakers) if speakers else _split_by_file(root, files)

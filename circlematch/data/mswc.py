@@ -51,7 +51,7 @@ def read_mswc(root: Path, name: str, language: str, labels: tuple[str, ...]) -> 
     absent = [label for index, label in enumerate(labels) if not any(c.label == index for c in splits["train"])]
     if absent:
         raise DatasetError(f"the manifests in {folder} have no valid training clip of {', '.join(absent)}")
-    notes = (f"{invalid} rows whose VALID is not True were left out",) if invalid else ()
+    notes = (f"{invalid} rows were left out because VALID is not True",) if invalid else ()
     return Dataset(
         name,
         labels,

@@ -67,7 +67,7 @@ def _how_to_get(name: str) -> str:
 
 
 def read_speech_commands(root: Path, name: str, archive: Path | None = None) -> Dataset:
-    """The 12-class task from the official folder layout (one folder per word, lists beside them)."""
+    """The 12-class task from the official folder layout (one folder per word, with the lists next to them)."""
     if not root.is_dir():
         raise DatasetError(f"{root}: there is no such folder ({_how_to_get(name)})")
     words = {
@@ -134,7 +134,7 @@ def read_both_versions(data: Path, name: str, archive: Path | None = None) -> Da
 
 
 def left_out(older: Sequence[Clip], newer: Sequence[Clip], root: Path) -> dict[Path, bool]:
-    """Whether the newer version, in `root`, lacks a recording of the older one.
+    """Whether a recording of the older version is missing from the newer one, in `root`.
 
     v0.02 numbers the takes of a speaker anew, so file names cannot be compared; the last bytes of the files of the same
     word and speaker are. Words that `root` lacks, or links to the older version, are not in the result.
@@ -164,7 +164,7 @@ def left_out(older: Sequence[Clip], newer: Sequence[Clip], root: Path) -> dict[P
 
 
 def _end_of(path: Path) -> bytes:
-    """A digest of the last quarter of a second: it tells two recordings of the same format apart.
+    """A digest of the last quarter of a second, unique among recordings of one format.
 
     A file that cannot be read has its name instead, so it stays in the set, and the decoder reports it.
     """
@@ -200,7 +200,7 @@ def _noise(folder: Path) -> tuple[dict[Path, float], list[str]]:
 
 
 def _with_noise(clips: tuple[Clip, ...], noise: dict[Path, float]) -> tuple[Clip, ...]:
-    """The same split with real noise for silence, from the part of the recordings that is never trained on."""
+    """The same split with real noise for silence, from the held-out part of the noise recordings."""
     places = []
     for path, seconds in noise.items():
         duration_ms = int(1000 * seconds)

@@ -90,7 +90,7 @@ class Speaker:
 
 
 def say(phones: str, speaker: Speaker, generator: np.random.Generator) -> npt.NDArray[np.float32]:
-    """One second with the word somewhere in it."""
+    """One second of audio with the word at a random position."""
     unknown = set(phones) - PHONES.keys()
     if not phones:
         raise UsageError(f"a word needs at least one phone; there are {' '.join(PHONES)}")

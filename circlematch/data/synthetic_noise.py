@@ -20,7 +20,7 @@ __all__ = ["levelled", "synthetic_noise"]
 
 RATE = FRONT_END.sample_rate_hz
 SHORTEST_SCENE, LONGEST_SCENE = RATE, 3 * RATE
-CREST = 12.0  # the loudest sample of a scene, in units of its level, that still counts as its level
+CREST = 12.0  # the largest crest factor (peak over RMS) of a scene
 
 Samples = npt.NDArray[np.float32]
 Sound = npt.NDArray[np.float64]

@@ -2,7 +2,7 @@
 
 Frame t of T stands at the angle 2πt/T. A curve with one sharp peak has a moment of length 1 that points to the
 peak; a flat curve has a moment of length 0. Rolling all curves by the same number of frames turns all moments by
-the same angle, which neither their lengths nor the products m₂·m̄₁ can see.
+the same angle, which changes neither their lengths nor the products m₂·m̄₁.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A training step as one would write it in plain PyTorch: what the speed of ours is measured against."""
+"""A straightforward training step in PyTorch: the baseline of `circlematch bench train`."""
 
 from __future__ import annotations
 

@@ -66,8 +66,8 @@ class NativeStep:
             self.block = np.zeros(size, dtype=np.uint8)
         except MemoryError:
             raise UsageError(
-                f"a batch of {recipe.batch_size} at width {network.width} needs {size / 2**30:.1f} GiB, which are not "
-                "there; give a smaller --batch-size"
+                f"a batch of {recipe.batch_size} at width {network.width} needs {size / 2**30:.1f} GiB, which is more "
+                "memory than is available; give a smaller --batch-size"
             ) from None
         self.train = lib.cm_train_open(self.config, ffi.from_buffer(self.block))
         if self.train == ffi.NULL:
@@ -133,10 +133,10 @@ class NativeStep:
         return out
 
     def _together(self, call: Callable[[int], object], keep: object) -> None:
-        """Run one call on every thread of the team; inside, they wait for one another.
+        """Make one call on every thread of the team; inside the call the threads wait for one another.
 
-        A thread of its own leads, not the caller's: Ctrl-C reaches the main thread only, so no member is left waiting
-        for one that never came. A step so interrupted runs to its end before the next, with what it reads kept alive.
+        A worker thread leads instead of the caller's: Ctrl-C reaches the main thread only, so no thread is left
+        waiting for one that never came. An interrupted step runs to its end before the next, and its inputs stay alive.
         """
         if self.threads == 1:
             call(0)
@@ -155,7 +155,7 @@ class NativeStep:
         return self._split("parameters") | self._split("running")
 
     def state(self) -> dict[str, npt.NDArray[Any]]:
-        """The optimiser's memory under the names of the PyTorch step: either can go on from the other's checkpoint."""
+        """The optimiser's state under the PyTorch step's names: either step can resume from the other's checkpoint."""
         if self.soap is not None:
             return self.soap.state()
         if self.memory.steps == 0:

@@ -76,7 +76,7 @@ class Run:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a finished run left behind."""
+    """The results of a finished run."""
 
     model: Path
     record: dict[str, Any]
@@ -90,7 +90,7 @@ def perform(
     watchers: Sequence[Watcher] | None = None,
     say: Callable[[str], None] = print,
 ) -> Outcome:
-    """Train, or go on with training; then read each test split once, and write the model and its record."""
+    """Train or resume, then read each test split once, and write the model and its record."""
     with locked(run.folder) as free:
         if not free:
             raise UsageError(f"another process trains in {run.folder}; wait for it, or give another --out")

@@ -57,7 +57,7 @@ class FailedRunError(CircleMatchError):
 def perform_all(
     jobs: Sequence[Job], at_once: int, stream: TextIO | None = None, finished: Callable[[Job], None] | None = None
 ) -> None:
-    """Run all jobs that are not finished, `at_once` at a time, and tell `finished` of each; raise if any failed.
+    """Run all unfinished jobs, `at_once` at a time, and call `finished` after each. Raises if any job failed.
 
     A run that another process is training is left alone.
     """
@@ -117,7 +117,7 @@ def perform_all(
 
 
 def _next(waiting: Queue[Job]) -> Job | None:
-    """The next job, or None; two threads may ask for the last one at once."""
+    """The next job, or None. Two threads may ask for the last job at the same time."""
     try:
         return waiting.get_nowait()
     except Empty:

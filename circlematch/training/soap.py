@@ -29,7 +29,7 @@ Matrix = npt.NDArray[np.float64]
 
 @dataclass
 class Memory:
-    """The running means of one tensor, seen as a matrix G."""
+    """The optimiser's state of one tensor, seen as a matrix G."""
 
     exp_avg: Matrix  # of G
     exp_avg_sq: Matrix  # of the squares of G along the axes
@@ -92,7 +92,7 @@ class Soap:
     def restore(self, state: Mapping[str, npt.NDArray[Any]]) -> None:
         """Continue from `state`; start afresh where it is empty."""
         if state and STEPS not in state:
-            raise UsageError("this is the memory of another optimizer than soap")
+            raise UsageError("the checkpoint holds the state of another optimizer than soap")
         self.steps = int(state.get(STEPS, 0))
         for name, shape in self.shapes.items():
             self.memory[name] = Memory.empty(shape)
