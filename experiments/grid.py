@@ -14,6 +14,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from statistics import mean
 
@@ -30,7 +31,7 @@ from circlematch.files import write_atomically
 from circlematch.machine import processor
 from circlematch.parameters import parameter_count
 from circlematch.training.checkpoint import read_checkpoint
-from circlematch.training.plan import PLAN, RECORD, Plan, ensure_plan, specify
+from circlematch.training.plan import RECORD, Plan, ensure_plan, specify
 from circlematch.training.run import CHECKPOINT, MODEL
 from circlematch.training.several import Job, perform_all
 
@@ -86,10 +87,10 @@ def teachers_grid() -> Grid:
 
 
 GRIDS: dict[str, Callable[[], Grid]] = {
-    "table1": lambda: table1("gsc1"),
-    **{f"table1-{task}": lambda task=task: table1(task) for task in ("composite", "gsc2", "en31", "es20")},
-    "table2": lambda: table2("gsc1"),
-    **{f"table2-{task}": lambda task=task: table2(task) for task in ("composite", "gsc2")},
+    "table1": partial(table1, "gsc1"),
+    **{f"table1-{task}": partial(table1, task) for task in ("composite", "gsc2", "en31", "es20")},
+    "table2": partial(table2, "gsc1"),
+    **{f"table2-{task}": partial(table2, task) for task in ("composite", "gsc2")},
     "release": release_grid,
     "teachers": teachers_grid,
 }

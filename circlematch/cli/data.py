@@ -14,7 +14,7 @@ from circlematch.errors import UsageError
 
 
 def add(commands: Commands) -> None:
-    """Its three subcommands."""
+    """Its subcommands."""
     summary = "get, make or look at datasets"
     parser = commands.add_parser("data", help=summary, description=summary)
     inner = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
@@ -29,6 +29,14 @@ def add(commands: Commands) -> None:
     make.add_argument("--speakers", type=int, default=24, help="how many voices")
     make.add_argument("--takes", type=int, default=3, help="recordings of each word by each voice")
     make.add_argument("--seed", type=int, default=0, help="of the voices")
+    example = "circlematch data composite --data data --out data"
+    composite = add_command(
+        inner, "composite", "lay out the composite of both versions of Speech Commands", example, run_composite
+    )
+    composite.add_argument(
+        "--data", type=Path, required=True, help="folder that holds speech_commands_v0.01 and speech_commands_v0.02"
+    )
+    composite.add_argument("--out", type=Path, required=True, help="folder to put it in, as links; may be the same")
     show = add_command(
         inner, "show", "show a dataset's classes and splits", "circlematch data show --data words", run_show
     )
@@ -57,6 +65,15 @@ def run_make(options: argparse.Namespace) -> int:
         raise UsageError(f"--seed is {options.seed}; give a number of at least 0")
     count = write_words(options.folder, speakers=options.speakers, takes=options.takes, seed=options.seed)
     print(f"{options.folder}: {count} recordings of {', '.join(WORDS)}")
+    return 0
+
+
+def run_composite(options: argparse.Namespace) -> int:
+    """Lay out the composite."""
+    from circlematch.data.composite import NEWER_WORDS, lay_out
+
+    folder = lay_out(options.data, options.out)
+    print(f"{folder}: {len(NEWER_WORDS)} words of v0.02, all others of v0.01")
     return 0
 
 

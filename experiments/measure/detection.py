@@ -1,16 +1,18 @@
-"""How well and how soon keywords are found in a long recording: the rules of circlematch.detection, and others.
+"""How many keywords are found in a long recording, and how soon: with the detector's rules and with others.
 
-python experiments/detection.py MODEL…      a released model's name or a model file; one record for each released one
-                                            in results/detection/
+python experiments/measure/detection.py MODEL…      released models' names or model files; a released model's record
+                                                    goes to results/measure/detection.jsonl
 
-The recording is made of v0.01's validation clips, keywords and other words in any order, with pauses between them, over
-the end of a recording of noise that no model was trained on. A hit is right when it carries the word's label and its
-middle lies in the word's clip; every other hit is false. The delay is counted from the hit's end to the window that
-reports it. The number of windows and the threshold were chosen here, with the test clips unread.
+The recording is made of v0.01's validation clips, keywords and other words in random order with pauses between them,
+over noise from the held-out end of the noise recordings. A hit is right when it carries the word's label and its middle
+lies in the word's clip; every other hit is a false accept. The delay is counted from the hit's end to the window that
+reports it. The detector's number of windows and its threshold were chosen by these figures; the test clips were not
+read.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +22,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import torch
-from places import RESULTS, attempt, parser_of
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # for records.py
+
+from records import attempt, keep_measure, parser_of
 
 import circlematch
 from circlematch import detection
@@ -31,7 +36,6 @@ from circlematch.data.tasks import read_task
 from circlematch.detection import BACKGROUND, Outlook
 from circlematch.engine import Stream
 from circlematch.errors import UsageError
-from circlematch.files import write_json
 from circlematch.front_end import log_mel
 from circlematch.machine import commit
 from circlematch.nn import CircleMatch
@@ -39,7 +43,6 @@ from circlematch.nn.matching import PrototypeMatcher
 from circlematch.nn.ordered_path import path_marginals
 from circlematch.safetensors import digest
 
-RECORDS = RESULTS / "detection"
 RATE, CLIP = FRONT_END.sample_rate_hz, FRONT_END.clip_samples
 KEYWORDS, OTHERS = 700, 500  # clips in the recording
 LONGEST_PAUSE_S = 0.8
@@ -85,12 +88,12 @@ def make_recording(data: Path, seed: int = 0) -> tuple[Samples, list[Word]]:
 
 
 def held_out(noise: Samples) -> Samples:
-    """The end of a recording of noise, which no recipe hears."""
+    """The end of a noise recording, which no recipe trains on."""
     return noise[int((1 - HELD_OUT_NOISE) * noise.size) :]
 
 
 def outlook_of(model: circlematch.Model, recording: Samples) -> Outlook:
-    """Every window's probabilities, from the engine, and where PyTorch finds each word in it."""
+    """Every window's probabilities from the engine, and each word's span in it from PyTorch."""
     stream = Stream(model.engine, 1.0)
     probabilities: list[npt.NDArray[np.float32]] = []
     each = lambda: probabilities.append(stream.scores()[1])  # noqa: E731
@@ -153,7 +156,7 @@ def measure(model: circlematch.Model, recording: Samples, words: Sequence[Word])
     hits = model.spot(recording, RATE)
     waits = delays(model, recording)
     if not waits:
-        raise UsageError(f"{model.card.name} reports no word in the whole recording")
+        raise UsageError(f"{model.card.name} reports no keyword in the whole recording")
     return {
         "seconds": recording.size / RATE,
         "keywords": len(words),
@@ -167,10 +170,10 @@ def measure(model: circlematch.Model, recording: Samples, words: Sequence[Word])
 
 
 def report(name: str, model: circlematch.Model, found: dict[str, Any]) -> None:
-    """Keep a released model's record, and print what was found."""
+    """Keep a released model's record, and print the figures."""
     if not Path(name).is_file():
         record = {"model": name, "weights_sha256": digest(dict(model.tensors)), **found, "commit": commit()}
-        write_json(RECORDS / f"{name}.json", record)
+        keep_measure("detection", record)
     print(
         f"{name}: {found['right']} of {found['keywords']} words found, {found['false']} false hits in "
         f"{found['seconds'] / 60:.0f} minutes, reported {found['median_delay_s']:.2f} s after their end"
@@ -180,13 +183,13 @@ def report(name: str, model: circlematch.Model, found: dict[str, Any]) -> None:
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """Measure every model that is named."""
+    """Measure the models."""
     parser = parser_of(__doc__)
     parser.add_argument("models", nargs="+", metavar="MODEL", help="a released model's name or a model file")
     options = parser.parse_args(words)
 
     def work() -> None:
-        models = {name: circlematch.load(name) for name in options.models}  # a wrong name is told before the long work
+        models = {name: circlematch.load(name) for name in options.models}  # before the long work
         recording, said = make_recording(options.data)
         for name, model in models.items():
             report(name, model, measure(model, recording, said))

@@ -1,7 +1,7 @@
 """The engine on microcontrollers, in QEMU: instructions, RAM, flash, and how far its scores are from this computer's.
 
-python experiments/mcu.py             build, run, print the table, and write results/mcu/<model>.json
-python experiments/mcu.py --print     the same, but write nothing
+python experiments/measure/mcu.py             build, run, print the table, and write results/measure/mcu.jsonl
+python experiments/measure/mcu.py --print     the same, but write nothing
 
 engine/mcu/main.c streams a recording through the engine, a hop at a time. It runs on a Cortex-M3, M4F and M7, and on
 this computer twice: built as for them (CM_COMPACT), and in floats. What the boards say is compared with both.
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+import sys
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,17 +20,21 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from places import RESULTS, ROOT, attempt, parser_of
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # for records.py
+
+from records import ROOT, Record, attempt, keep_measure, measured, parser_of
 
 from circlematch import audio, load, machine
 from circlematch.errors import CircleMatchError
 from circlematch.export import export
-from circlematch.files import write_json
 from circlematch.model import Model
 from circlematch.safetensors import digest
 
+# What is built: all paths of the engine that this script knows.
 ENGINE = ROOT / "engine"
-RECORDS = RESULTS / "mcu"
+MAIN, HOST, BOARD, SCRIPT = "mcu/main.c", "mcu/host.c", "mcu/mps2.c", "mcu/mps2.ld"
+LIBRARY = "circlematch.c"
 RECORDING = ROOT / "examples" / "commands.flac"
 MODEL = "d16-gsc"
 HOP = 160
@@ -130,7 +135,7 @@ def run_tool(command: Sequence[str]) -> str:
 def build(program: Path, compiler: Sequence[str], link: Sequence[str], sources: Sequence[Path], engine: Path) -> None:
     """Some sources with the engine, and the model and the recording that lie beside the program."""
     folder = program.parent
-    sources = [*sources, engine / "circlematch.c", folder / "model.c"]
+    sources = [*sources, engine / LIBRARY, folder / "model.c"]
     objects = [str(folder / f"{source.stem}.o") for source in sources]
     for source, made in zip(sources, objects, strict=True):
         include = [f"-I{engine}", f"-I{folder}", f"-DSTREAM_BYTES={STREAM_BYTES}"]
@@ -140,10 +145,10 @@ def build(program: Path, compiler: Sequence[str], link: Sequence[str], sources: 
 
 def print_of_board(program: Path, core: Core, main: Path, *, engine: Path = ENGINE) -> str:
     """Builds a program for a board of QEMU's, and returns what it prints there."""
-    printed, script = program.with_suffix(".txt"), engine / "mcu" / "mps2.ld"
+    printed, script = program.with_suffix(".txt"), engine / SCRIPT
     link = ["-nostartfiles", "--specs=nano.specs", "-Wl,--gc-sections", "-T", str(script)]
     compiler = [COMPILER, *COMMON, *OPTIMIZE, *core.flags, *BARE]
-    build(program, compiler, link, [main, engine / "mcu" / "mps2.c"], engine)
+    build(program, compiler, link, [main, engine / BOARD], engine)
     run_tool(
         [
             *(EMULATOR, "-M", core.board, "-icount", "shift=10", "-display", "none", "-monitor", "none"),
@@ -157,7 +162,7 @@ def print_of_board(program: Path, core: Core, main: Path, *, engine: Path = ENGI
 def run_on_board(folder: Path, core: Core, *, engine: Path = ENGINE) -> tuple[Run, dict[str, int]]:
     """main.c on a board; also the bytes of each section."""
     program = folder / f"{core.board}.elf"
-    run = parsed(print_of_board(program, core, engine / "mcu" / "main.c", engine=engine))
+    run = parsed(print_of_board(program, core, engine / MAIN, engine=engine))
     check_the_count(run.loops)
     rows = (line.split() for line in run_tool([SIZES, "-A", str(program)]).splitlines())
     return run, {row[0]: int(row[1]) for row in rows if len(row) == 3 and row[0].startswith(".")}
@@ -165,7 +170,7 @@ def run_on_board(folder: Path, core: Core, *, engine: Path = ENGINE) -> tuple[Ru
 
 def run_here(folder: Path, flags: Sequence[str]) -> Run:
     """The same program on this computer."""
-    program, sources = folder / "host", [ENGINE / "mcu" / "main.c", ENGINE / "mcu" / "host.c"]
+    program, sources = folder / "host", [ENGINE / MAIN, ENGINE / HOST]
     build(program, ["cc", *COMMON, "-O2", "-ffp-contract=off", *flags], [], sources, ENGINE)
     return parsed(run_tool([str(program)]))
 
@@ -263,6 +268,14 @@ def measure(name: str, folder: Path) -> dict[str, Any]:
     }
 
 
+def kept_record() -> Record:
+    """The record of MODEL in results/."""
+    record = measured("mcu", MODEL)
+    if record is None:
+        raise BoardError(f"there is no record of {MODEL} on microcontrollers; make mcu measures it")
+    return record
+
+
 def table(record: dict[str, Any]) -> str:
     """The record as a Markdown table, and what it means for a second of sound."""
     rows = ["| | " + " | ".join(record["cores"]) + " |", "|---" * (1 + len(record["cores"])) + "|"]
@@ -313,7 +326,7 @@ def main(words: Sequence[str] | None = None) -> int:
             record = measure(options.model, Path(folder))
         print(table(record), end="")
         if not options.print:
-            write_json(RECORDS / f"{record['model']}.json", record)
+            keep_measure("mcu", record)
 
     return attempt("mcu", work)
 

@@ -1,51 +1,58 @@
-"""What a model makes of sounds that are no speech: ESC-50, two thousand recordings of five seconds.
+"""False accepts on sounds that are not speech: ESC-50, two thousand recordings of five seconds.
 
-python experiments/world.py MODEL…      a released model's name or a model file; one record each in results/world/,
-                                        for model files in its folder seeds/, and in first-fold/ for the first fold
+python experiments/measure/sounds.py MODEL…                  released models' names, or runs' folders
+python experiments/measure/sounds.py --first-fold MODEL…     the same on the fold that helps to choose
 
-ESC-50 (Piczak, 2015) is CC BY-NC: models are measured with it, never trained on it. Its first fold may help to choose a
-recipe; the other four are the measure. Every second is judged alone, as a clip, and the whole recording by the detector
-with its usual threshold. With --first-fold the record also says how good the model would be on validation if it leaned
-to silence until it took fewer than 2 % of the seconds for a keyword: by that, seeds can be compared.
+Records go to results/measure/sounds.jsonl. ESC-50 (Piczak, 2015) is CC BY-NC: models are measured with it, never
+trained on it. Its first fold may help to choose a recipe or a seed; the other four are the measure. Every second is
+classified as a clip, and the detector hears the whole recording with its usual threshold.
+
+With --first-fold the record also holds validation accuracy at equal sounds: with the smallest silence bias at which
+fewer than 2 % of the fold's seconds are classified as a keyword. Seeds are compared by that.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from places import RESULTS, RUNS, attempt, parser_of
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # for records.py
+
+import records
+from records import attempt, keep_measure, parser_of
 
 import circlematch
 from circlematch.audio import read
 from circlematch.config import FRONT_END
 from circlematch.data.cache import ClipSet, load_split
-from circlematch.data.dataset import SILENCE
 from circlematch.data.tasks import read_task
 from circlematch.detection import BACKGROUND, THRESHOLD
 from circlematch.errors import DatasetError
-from circlematch.files import write_json
 from circlematch.machine import commit
 from circlematch.safetensors import digest
+from circlematch.training.finish import silence_shift
+from circlematch.training.run import MODEL
 
-RECORDS = RESULTS / "world"
 CLIP = FRONT_END.clip_samples
-FIRST_FOLD = "1-"  # how its files' names begin
-SOUNDS = 0.02  # the share of sounds that may be taken for a keyword
-LEANS = np.arange(-2, 4.01, 0.25)  # what may be added to the bias of silence in all
+FIRST, OTHERS = "1", "2-5"  # folds
+FIRST_FILES = "1-"  # how the names of the first fold's files begin
+SHARE = 0.02  # of the seconds
+BIASES = np.arange(-2, 4.01, 0.25)  # silence biases that are tried
 
 Scores = npt.NDArray[np.float32]
 
 
-def recordings_in(data: Path, first_fold: bool) -> list[Path]:
+def recordings_in(data: Path, folds: str) -> list[Path]:
     """The recordings of ESC-50's first fold, or of the other four."""
     paths = sorted((data / "esc50").glob("*.wav"))
-    chosen = [path for path in paths if path.name.startswith(FIRST_FOLD) == first_fold]
+    chosen = [path for path in paths if path.name.startswith(FIRST_FILES) == (folds == FIRST)]
     if not chosen:
-        raise DatasetError(f"{data / 'esc50'} holds no recordings; ESC-50's must lie there, as 1-100032-A-0.wav")
+        raise DatasetError(f"{data / 'esc50'} holds no recordings of ESC-50, such as 1-100032-A-0.wav; put them there")
     return chosen
 
 
@@ -56,7 +63,7 @@ def seconds_of(samples: npt.NDArray[np.float32]) -> npt.NDArray[np.int16]:
 
 
 def measure(model: circlematch.Model, recordings: list[npt.NDArray[np.float32]]) -> dict[str, Any]:
-    """Shares of seconds and of recordings that are taken for a keyword."""
+    """Shares of seconds that are classified as a keyword, and of recordings with a hit."""
     clips = [seconds_of(recording) for recording in recordings]
     words = [model.labels[index] for index in model.scores(np.concatenate(clips)).argmax(axis=1)]
     spoken = np.array([word not in BACKGROUND for word in words])
@@ -71,76 +78,76 @@ def measure(model: circlematch.Model, recordings: list[npt.NDArray[np.float32]])
     }
 
 
-def leaned(model: circlematch.Model, scores: Scores, lean: float) -> Scores:
-    """The scores as they would be with another silence_bias in the model's recipe."""
-    moved = scores.copy()
-    moved[:, model.labels.index(SILENCE)] += lean - model.card.recipe.silence_bias
-    return moved
+def biased(model: circlematch.Model, scores: Scores, bias: float) -> Scores:
+    """The scores that the model would give with another silence bias."""
+    more = silence_shift(model.labels, bias - model.card.recipe.finish.silence_bias)
+    return scores + more.astype(np.float32)
 
 
 def at_equal_sounds(
     model: circlematch.Model, sounds: npt.NDArray[np.int16], validation: ClipSet
 ) -> dict[str, float] | None:
-    """Validation with the smallest lean that takes fewer than SOUNDS of the seconds for a keyword; None for none."""
+    """Validation with the smallest silence bias that leaves fewer than SHARE false accepts; None where none does."""
     keyword = np.array([label not in BACKGROUND for label in model.labels])
     of_sounds, of_words = model.scores(sounds), model.scores(validation.audio, validation.rows)
-    for lean in LEANS:
-        taken = float(keyword[leaned(model, of_sounds, lean).argmax(axis=1)].mean())
-        if taken < SOUNDS:
-            right = leaned(model, of_words, lean).argmax(axis=1) == validation.labels
+    for bias in BIASES:
+        taken = float(keyword[biased(model, of_sounds, bias).argmax(axis=1)].mean())
+        if taken < SHARE:
+            right = biased(model, of_words, bias).argmax(axis=1) == validation.labels
             return {
-                "lean": float(lean),
+                "silence_bias": float(bias),
                 "seconds_taken_for_a_keyword": taken,
                 "validation": float(right.mean()),
             }
     return None
 
 
+def load(name: str) -> circlematch.Model:
+    """A released model, or that of a run's folder."""
+    folder = Path(name)
+    return circlematch.load(str(folder / MODEL) if folder.is_dir() else name)
+
+
 def short(name: str) -> str:
-    """A released model's name, or that of the run of a file or folder: runs/gsc/release/d16-seed0 as one word."""
-    path = Path(name)
+    """The name in the record: a released model's, or a run's, such as gsc/release/d16-seed0."""
+    path = Path(name).resolve()
     if not path.exists():
         return name
-    outwards = (path if path.is_dir() else path.parent).resolve().parts[::-1]
-    inner = outwards[: outwards.index(RUNS.name)] if RUNS.name in outwards else outwards[:1]
-    return "-".join(reversed(inner))
+    folder = path if path.is_dir() else path.parent
+    return folder.relative_to(records.RUNS).as_posix() if folder.is_relative_to(records.RUNS) else folder.name
 
 
-def record_path(name: str, first_fold: bool) -> Path:
-    """Where the record goes."""
-    folder = RECORDS / ("first-fold" if first_fold else "seeds" if Path(name).is_file() else "")
-    return folder / f"{short(name)}.json"
-
-
-def report(name: str, model: circlematch.Model, found: dict[str, Any], first_fold: bool) -> None:
-    """Keep the record, and print what was found."""
-    record = {"model": short(name), "weights_sha256": digest(dict(model.tensors)), **found, "commit": commit()}
-    write_json(record_path(name, first_fold), record)
+def report(name: str, model: circlematch.Model, folds: str, found: dict[str, Any]) -> None:
+    """Keep the record, and print the figures."""
+    weights = digest(dict(model.tensors))
+    record = {"model": short(name), "weights_sha256": weights, "folds": folds, **found, "commit": commit()}
+    keep_measure("sounds", record, ("model", "folds"))
     print(
-        f"{name}: {found['seconds_taken_for_a_keyword']:.2%} of {found['seconds']:,} seconds taken for a keyword; "
+        f"{name}: {found['seconds_taken_for_a_keyword']:.2%} of {found['seconds']:,} seconds classified as a keyword; "
         f"a hit in {found['recordings_with_a_hit']:.2%} of {found['recordings']:,} recordings"
     )
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """Measure every model that is named."""
+    """Measure the models."""
     parser = parser_of(__doc__)
-    parser.add_argument("models", nargs="+", metavar="MODEL", help="a released model's name or a model file")
-    parser.add_argument("--first-fold", action="store_true", help="the fold for choosing")
+    parser.add_argument("models", nargs="+", metavar="MODEL", help="a released model's name, or the folder of a run")
+    parser.add_argument("--first-fold", action="store_true", help="measure on the fold that helps to choose")
     options = parser.parse_args(words)
+    folds = FIRST if options.first_fold else OTHERS
 
     def work() -> None:
-        models = {name: circlematch.load(name) for name in options.models}  # a wrong name is told before the long work
-        recordings = [read(path) for path in recordings_in(options.data, options.first_fold)]
+        models = {name: load(name) for name in options.models}  # before the long work
+        recordings = [read(path) for path in recordings_in(options.data, folds)]
         sounds = np.concatenate([seconds_of(recording) for recording in recordings])
         validation = load_split(read_task("gsc1", options.data), "validation") if options.first_fold else None
         for name, model in models.items():
             found = measure(model, recordings)
             if validation is not None:
                 found["at_equal_sounds"] = at_equal_sounds(model, sounds, validation)
-            report(name, model, found, options.first_fold)
+            report(name, model, folds, found)
 
-    return attempt("world", work)
+    return attempt("sounds", work)
 
 
 if __name__ == "__main__":

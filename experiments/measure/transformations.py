@@ -1,8 +1,9 @@
 """How responses follow a shift and a compression of their input: the paper's figure, and numbers for a whole test set.
 
-python experiments/transformations.py     measures and writes results/gsc1/transformations.json
+python experiments/measure/transformations.py     measures, and writes results/measure/transformations.jsonl
 
-The record holds the curves of one "yes" too; experiments/figures.py draws docs/figures/transformations.png from it.
+The record also holds the curves of one "yes", from which experiments/report/figures.py draws
+docs/figures/transformations.png.
 
 The log-mel picture of a clip is moved by 20 frames either way (cropped, silence behind) or compressed to 80 % of its
 frames around the middle, and encoded anew, as in the paper. For the prototypes of the clip's own word, the frame of the
@@ -11,14 +12,17 @@ highest response is compared with where the transformation takes the peak of the
 
 from __future__ import annotations
 
-import json
-import re
+import sys
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from places import RESULTS, attempt, parser_of
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # for records.py
+
+from records import attempt, keep_measure, parser_of
 
 import circlematch
 from circlematch.config import FRONT_END
@@ -27,12 +31,10 @@ from circlematch.data.dataset import Dataset
 from circlematch.data.speech_commands import LABELS
 from circlematch.data.tasks import read_task
 from circlematch.errors import UsageError
-from circlematch.files import write_atomically
 from circlematch.front_end import log_mel
 from circlematch.machine import commit
 from circlematch.safetensors import digest
 
-RECORD = RESULTS / "gsc1" / "transformations.json"
 T = FRONT_END.clip_frames
 MIDDLE = (T - 1) / 2
 SHIFT = 20  # frames
@@ -120,7 +122,7 @@ def measure(model: circlematch.Model, dataset: Dataset, split: str) -> dict[str,
 
 
 def example(model: circlematch.Model, dataset: Dataset, split: str) -> dict[str, Any]:
-    """The paper's figure as numbers: temporal weights of the prototypes of the surest WORD of a split."""
+    """The paper's figure as numbers: temporal weights of the prototypes of WORD in the clip with the highest margin."""
     clips = load_split(dataset, split)
     label = dataset.labels.index(WORD)
     spoken = np.flatnonzero(clips.labels == label)
@@ -146,16 +148,10 @@ def suited(name: str) -> circlematch.Model:
     """A model that has prototypes and the classes of Speech Commands."""
     model = circlematch.load(name)
     if model.labels != LABELS:
-        raise UsageError(f"{name} hears {', '.join(model.labels)}; give a model of {', '.join(LABELS)}")
+        raise UsageError(f"the classes of {name} are {', '.join(model.labels)}; give a model of {', '.join(LABELS)}")
     if model.card.network.mean_pooling:
         raise UsageError(f"{name} pools by the mean: it has no prototypes, and so no responses")
     return model
-
-
-def as_text(record: dict[str, Any]) -> str:
-    """Indented JSON with each list of numbers on a line."""
-    text = json.dumps(record, indent=2, ensure_ascii=False)
-    return re.sub(r"\[[^][]*\]", lambda numbers: json.dumps(json.loads(numbers[0])), text) + "\n"
 
 
 def main(words: Sequence[str] | None = None) -> int:
@@ -179,7 +175,7 @@ def main(words: Sequence[str] | None = None) -> int:
             "commit": commit(),
         }
         if options.model in circlematch.names():
-            write_atomically(RECORD, lambda stream: stream.write(as_text(record).encode()))
+            keep_measure("transformations", record)
         for name, row in found.items():
             print(
                 f"{name}: median error {row['median_error_frames']:.1f} frames, "

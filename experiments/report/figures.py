@@ -1,7 +1,7 @@
-"""Draws docs/figures from the records in results/ and the published figures of experiments/peers.json.
+"""Draws docs/figures from the records in results/ and the published figures in peers.json beside this script.
 
-python experiments/figures.py
-python experiments/figures.py --check        fail if a figure shows something else
+python experiments/report/figures.py            draw them
+python experiments/report/figures.py --check    fail if a figure differs from the records
 
 pareto.png            accuracy against parameters, Speech Commands: measured here, the paper's own, and the peers
 pareto_mswc.png       the same for the Spoken Words corpus, which has no peers
@@ -10,10 +10,10 @@ transformations.png   temporal weights of one word's prototypes when its clip is
 explain.png           what `circlematch explain` draws of a word that was synthesised
 
 What is measured here, and the paper's, has digital zero for silence; a peer has the silence of its own source, zero or
-noise. Peers are the networks of up to 30,000 parameters whose 12-class accuracy is published: no variants of an
-ablation, and of a study of many networks (kws_streaming) its best; not LMU, TKWS, LiCoNet and SAMSTeG, of whose figures
-it is not known which version or which classes they are of. A peer of peers.json has its source; where the figure was
-not read there, its note says where, and it is shown apart.
+noise. Peers are the networks of up to 30,000 parameters whose 12-class accuracy is published. Variants of an ablation
+are left out, and of a study of many networks (kws_streaming) the best one is shown. LMU, TKWS, LiCoNet and SAMSTeG are
+left out because their version or classes are not known. Each entry of peers.json has its source; where the figure was
+not read at its source, a note says where, and the peer has another mark.
 """
 
 from __future__ import annotations
@@ -31,16 +31,18 @@ from statistics import mean, stdev
 from typing import Any
 
 import numpy as np
-from grid import SEEDS, WIDTHS, Cell
 from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 from matplotlib.transforms import ScaledTranslation
-from measured import weights_of
 from PIL import Image
-from places import RESULTS, ROOT, parser_of
-from tables import PAPER, PAPER_ABLATIONS, change, found
-from transformations import TRANSFORMATIONS
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # for records.py, grid.py, measure/ and report/
+
+from grid import SEEDS, WIDTHS
+from measure.transformations import TRANSFORMATIONS
+from records import ROOT, Record, lines, measure_path, to_check, weights_of
+from report.pages import PAPER, PAPER_ABLATIONS, change, of_ablation, of_widths
 
 from circlematch import load, read
 from circlematch.config import FRONT_END, Network
@@ -112,7 +114,7 @@ def of_paper(text: str) -> tuple[float, float]:
     return float(middle), float(spread)
 
 
-def of_records(records: list[dict[str, Any]], split: str) -> tuple[float, float]:
+def of_records(records: list[Record], split: str) -> tuple[float, float]:
     """Mean and SD in per cent; one record alone has no spread."""
     shares = [100 * record["accuracy"][split] for record in records]
     return mean(shares), stdev(shares) if len(shares) > 1 else 0.0
@@ -168,7 +170,7 @@ def _draw_panel(axes: Axes, panel: Panel, peers: list[dict[str, Any]]) -> list[t
 def _draw_measured(axes: Axes, task: str, recipe: str, split: str, look: tuple[str, str, str]) -> bool:
     """A curve over the widths that have records; False where there are none."""
     marker, colour, words = look
-    by_width = [found([Cell(task, width, seed, recipe=recipe) for seed in SEEDS]) for width in WIDTHS]
+    by_width = of_widths(task, recipe)
     points = [(records[0]["parameters"], *of_records(records, split)) for records in by_width if records]
     if points:
         sizes, middles, spreads = zip(*points, strict=True)
@@ -278,8 +280,8 @@ def draw_ablations() -> Figure | None:
         ("gsc1", "v0.01, test", "test", "C0"),
         ("composite", "composite, v0.02's archive with zeros", "archive-zero", "C1"),
     ):
-        full = found([Cell(task, 16, seed) for seed in SEEDS])
-        by_row = [found([Cell(task, 16, seed, row) for seed in SEEDS]) for row in rows]
+        full = of_ablation(task, "full")
+        by_row = [of_ablation(task, row) for row in rows]
         changes = [now for records in by_row if (now := change(records, full, split)) is not None]
         if len(changes) == len(rows):
             bars.append((f"measured here, {title}{_so_far(by_row)}", changes, colour))
@@ -311,10 +313,10 @@ def draw_transformations() -> Figure | None:
     Every curve has its own scale, so that all five are seen; a dot is its peak, a dotted line where the original's
     should lie.
     """
-    path = RESULTS / "gsc1" / "transformations.json"
-    if not path.exists():
+    kept = lines(measure_path("transformations"))
+    if not kept:
         return None
-    record = json.loads(path.read_text())
+    record = kept[-1]
     by_change = record["example"]["temporal_weights"]
     figure = Figure(figsize=(7, 7), layout="constrained")
     rows = figure.subplots(len(by_change), 1, sharex=True, sharey=True)
@@ -337,7 +339,7 @@ def draw_transformations() -> Figure | None:
 
 
 def draw_explained() -> Figure:
-    """What `circlematch explain` draws of README's example."""
+    """What `circlematch explain` draws of the example in README."""
     figure: Figure = picture_of(explain(load(EXPLAINED), read(COMMANDS), FRONT_END.sample_rate_hz, at=0))
     return figure
 
@@ -364,9 +366,7 @@ def digest(figure: Figure) -> str:
 
 def main(words: Sequence[str] | None = None) -> int:
     """Draw what there are records for, or compare."""
-    parser = parser_of(__doc__, data=False)
-    parser.add_argument("--check", action="store_true", help="compare the figures with what they should show")
-    options = parser.parse_args(words)
+    only_check = to_check(__doc__, words)
     drawn = {
         **{name: draw_pareto(name) for name in PARETO},
         "ablations": draw_ablations(),
@@ -377,12 +377,12 @@ def main(words: Sequence[str] | None = None) -> int:
     old = []
     for name, (figure, of_figure) in figures.items():
         path, stamp = FIGURES / f"{name}.png", {"Comment": of_figure}
-        if not options.check:
+        if not only_check:
             write_atomically(path, partial(figure.savefig, format="png", dpi=110, metadata=stamp))
         elif not path.exists() or Image.open(path).info.get("Comment") != stamp["Comment"]:
             old.append(path.name)
     if old:
-        print(f"{', '.join(old)} does not show what results/ says: run `make readme`", file=sys.stderr)
+        print(f"{', '.join(old)} differs from results/; run make report", file=sys.stderr)
     return int(bool(old))
 
 

@@ -1,49 +1,168 @@
-"""The paper's tables, drawn from the records of the grid: docs/tables.md.
+"""Writes docs/tables.md, and the figures in README.md, docs/engine.md and engine/README.md, from results/.
 
-python experiments/tables.py            write it
-python experiments/tables.py --check    fail if it says something else than results/
+python experiments/report/pages.py            write them
+python experiments/report/pages.py --check    fail if a page differs from the records
 
-A cell is the mean ± sample SD of the seeds that have a record. What was not run is shown as not run.
+A cell of docs/tables.md is the mean ± sample SD of the seeds that have a record. What was not run is shown as not run.
 """
 
 from __future__ import annotations
 
-import json
-import re
 import sys
-from collections.abc import Callable, Iterator, Sequence, Set
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from math import hypot, sqrt
-from operator import ge, le, lt
 from pathlib import Path
 from statistics import mean, stdev
-from typing import Any
 
-import foresight
-from composite import NEWER_WORDS
-from grid import READING_EPOCHS, SEEDS, WIDTHS, Cell
-from measured import checked, first_fold, measured, other_folds
-from places import RESULTS, ROOT, parser_of
-from world import SOUNDS
+import numpy as np
 
-from circlematch.config import FRONT_END, Network, Recipe, to_dict
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # for records.py, grid.py and measure/
+
+import records
+from grid import SEEDS, WIDTHS, folder_of
+from measure import mcu
+from measure.sounds import FIRST, OTHERS, SHARE
+from records import (
+    ROOT,
+    Record,
+    accuracies,
+    attempt,
+    current,
+    lines,
+    measured,
+    measured_run,
+    record_of,
+    run_name,
+    runs,
+    specification_of,
+    to_check,
+)
+
+from circlematch import names
+from circlematch.config import ABLATIONS
+from circlematch.data.composite import NEWER_WORDS
 from circlematch.data.speech_commands import KEYWORDS
 from circlematch.detection import THRESHOLD
-from circlematch.pretrained import load, names
+from circlematch.errors import CircleMatchError
 
-PAGE = ROOT / "docs" / "tables.md"
+NOT_RUN = "not run"
+RELEASED = tuple(f"d{width}-gsc" for width in WIDTHS)
+
+# ---- blocks of other pages ---------------------------------------------------------------------------------
+
+
+def models() -> str:
+    """The released models as a Markdown table."""
+    rows = [
+        "| model | parameters | test | archive, v0.01 | archive, v0.02 | noise | sounds | seconds |",
+        "|---" * 8 + "|",
+    ]
+    for name in names():
+        accuracy, sounds = accuracies(name), measured("sounds", name, folds=OTHERS) or {}
+        shares = [accuracy.get(split) for split in ("test", "archive", "archive-v2", "validation-noise")]
+        texts = [f"{share:.2%}" if share is not None else "–" for share in shares]
+        for measure in ("recordings_with_a_hit", "seconds_taken_for_a_keyword"):
+            texts.append(f"{sounds[measure]:.1%}" if sounds else "–")
+        rows.append(f"| `{name}` | {record_of(name)['parameters']:,} | {' | '.join(texts)} |")
+    return "\n".join(rows) + "\n\n"
+
+
+def speed() -> str:
+    """Training speed as a Markdown table, as `circlematch bench train` measured it."""
+    rows = speed_rows("train")
+    record = bench("train")[-1]
+    (run,) = lines(records.RESULTS / "gsc1" / "one-core.jsonl")
+    specification = specification_of(run)
+    rows += [
+        "",
+        f"Clips per second on {record['runs'][-1]['threads']} cores ({record['processor'].replace('(R)', '')};"
+        " with AVX2 only they",
+        "are [fewer](docs/native_step.md)), augmentation and features included. A run of",
+        f"D{specification.network.width}, {specification.recipe.epochs} epochs of {run['sizes']['train']:,} clips, took"
+        f" {run['training_seconds'] / 60:.1f} minutes on one core of the same machine.",
+    ]
+    return "\n".join(rows) + "\n"
+
+
+def speed_rows(kind: str) -> list[str]:
+    """A row for each width that was measured."""
+    rows = ["| width | plain PyTorch | in C | ratio |", "|---|---|---|---|"]
+    for record in bench(kind):
+        best = record["runs"][-1]
+        plain, native = best["plain_examples_per_second"], best["native_examples_per_second"]
+        rows.append(f"| D{best['width']} | {plain:,.0f}/s | {native:,.0f}/s | {best['ratio']:.1f} |")
+    return rows
+
+
+def bench(kind: str) -> tuple[Record, ...]:
+    """What `circlematch bench` measured."""
+    return lines(records.RESULTS / "bench" / f"{kind}.jsonl")
+
+
+def stream_records() -> dict[str, Record]:
+    """What `circlematch bench stream` measured, by released model."""
+    command = "circlematch bench stream --json --model"
+    found = {name: current(bench("stream")[::-1], name, f"{command} {name}") for name in names()}
+    return {name: record for name, record in found.items() if record is not None}
+
+
+def streaming() -> str:
+    """Microseconds for a hop as a Markdown table, and how many times more the other ways take."""
+    rows = ["| model | engine | engine, window anew | PyTorch | ONNX Runtime |", "|---|---|---|---|---|"]
+    for name, record in stream_records().items():
+        others = (
+            f"{record[f'{way}_us']:,.0f} µs ({record[f'{way}_ratio']:,.0f} ×)" if record[f"{way}_us"] else "–"
+            for way in ("window", "torch", "onnx")
+        )
+        rows.append(f"| `{name}` | {record['engine_us']:.1f} µs | {' | '.join(others)} |")
+    rows += ["", f"Time for every 10 ms of sound, on one core ({record['processor'].replace('(R)', '')})."]
+    return "\n".join(rows) + "\n"
+
+
+def microcontrollers() -> str:
+    """Instructions, RAM and flash as a Markdown table."""
+    return mcu.table(mcu.kept_record())
+
+
+def little_memory() -> str:
+    """What CM_COMPACT saves, in two sentences."""
+    record = mcu.kept_record()
+    core, in_floats = record["cores"]["Cortex-M4F"], stream_records()[mcu.MODEL]["stream_bytes"]
+    hop, ram = core["instructions_per_hop"], core["ram_bytes"]
+    return (
+        f"A stream of D{record['width']} with {record['classes']} classes takes {in_floats:,} bytes,"
+        f" and {ram['stream']:,} with CM_COMPACT on a Cortex-M4F,\n"
+        f"with {ram['stack']} bytes of stack. There a hop takes {hop['mean']:,} instructions in the mean,"
+        f" and no hop more than {hop['largest']:,}.\n"
+    )
+
+
+BLOCKS: dict[str, dict[str, Callable[[], str]]] = {
+    "README.md": {"models": models, "streaming": streaming, "speed": speed},
+    "docs/engine.md": {"little-memory": little_memory},
+    "engine/README.md": {"microcontrollers": microcontrollers},
+}
+
+
+def with_blocks(page: str, text: str) -> str:
+    """The text with every block between its marks written anew."""
+    for name, draw in BLOCKS[page].items():
+        begin, end = f"<!-- {name} -->\n", f"<!-- /{name} -->"
+        before, found, rest = text.partition(begin)
+        _, closed, after = rest.partition(end)
+        if not (found and closed):
+            raise CircleMatchError(f"{page} has no block {name}")
+        text = before + begin + draw() + end + after
+    return text
+
+
+# ---- docs/tables.md ----------------------------------------------------------------------------------------
+
 SPLITS = {
     "validation": "validation",
     "test": "test",
     "archive": "archive, real noise",
     "archive-zero": "archive, zeros",
-}
-TASKS = {
-    "gsc1": "Speech Commands v0.01",
-    "composite": "composite (22 words of v0.02, the others of v0.01; the archive is v0.02's)",
-    "gsc2": "Speech Commands v0.02",
-    "en31": "MSWC Micro EN31",
-    "es20": "MSWC Micro ES20",
 }
 # Section 4.2, Table 1: mean and SD of five seeds on the test split, by width.
 PAPER = {
@@ -61,8 +180,15 @@ PAPER_ABLATIONS = {
     "dense-bands": ("95.63 ± 0.37", "+0.64"),
     "mean-pooling": ("92.06 ± 0.47", "−2.93"),
 }
-RELEASE_TITLE = "## The release recipe: learns from both versions, measured by v0.01 and both archives"
-# The release models: splits of the task gsc, and what the shipped ones were measured with.
+TASKS = {
+    "gsc1": "Speech Commands v0.01",
+    "composite": "the composite",
+    "gsc2": "Speech Commands v0.02",
+    "en31": "MSWC Micro EN31",
+    "es20": "MSWC Micro ES20",
+}
+TABLE2 = ("gsc1", "composite", "gsc2")
+ZERO_SILENCE = ("test", "archive-zero")  # with digital zero for silence, as in the paper
 RELEASE_SPLITS = {
     "validation": "v0.01, validation",
     "validation-noise": "v0.01, validation, noise for silence",
@@ -72,84 +198,30 @@ RELEASE_SPLITS = {
     "archive-v2": "v0.02's archive, real noise for silence",
     "archive-v2-zero": "v0.02's archive, zeros for silence",
 }
-WORLD = {
+SOUNDS = {
     "recordings_with_a_hit": f"recordings of 5 s with a hit (threshold {THRESHOLD:g})",
-    "seconds_taken_for_a_keyword": "seconds whose likeliest class is a keyword",
+    "seconds_taken_for_a_keyword": "seconds classified as a keyword",
 }
-SHIPPED = (
-    *(("world", f"ESC-50, folds 2–5, the shipped model: {title}", f"{{{key}:.2%}}") for key, title in WORLD.items()),
-    ("detection", "words found in a long recording of validation clips", "{right} of {keywords}"),
-    ("detection", "false hits in the same", "{false}"),
-    ("detection", "median delay behind the word's end", "{median_delay_s:.2f} s"),
-)
-TABLE2 = ("gsc1", "composite", "gsc2")
-TASK_NAMES = {"gsc1": "v0.01", "composite": "composite"}
-ZERO_SILENCE = ("test", "archive-zero")  # with digital zero for silence, as in the paper
-NOT_RUN = "not run"
-# What was asked for: the margin of the release recipe over the paper's mean, how far an archive with real noise may lie
-# below the same with zeros, what is hoped for by width, and how far the seeds may spread at D4.
-MARGIN, NOISE_MARGIN, HOPED, SPREAD = 1.0, 0.3, (91.0, 94.5, 96.0, 97.0), 1.0
-# The networks of experiments/structure.py, in words.
-STRUCTURES = {
-    "chosen": "",
-    "kernels-swapped": "3×3 on the picture, then 3×5 depthwise",
-    "halved-later": "frequency halved by the depthwise convolution",
-    "lifting-7-taps": "P and U: 7 taps, no norm",
-    "lifting-3-taps": "P and U: 3 taps, a norm behind each map",
-    "lifting-linear": "P and U without activation",
-    "long-prototypes": "prototypes of length √D at the start",
-    "random-readout": "β begins with small normal numbers alone",
-    "zero-readout": "β begins with zeros",
-    "readout-bias": "the second scalar a bias of the readout, which has no gradient",
-}
-NEWER_KEYWORDS = tuple(
-    word for word in KEYWORDS if word in NEWER_WORDS
-)  # of which the composite has v0.02's recordings
-# Settings that are no more, which some records have, with what they are where they are not in use.
-GONE = {
-    "scrambled_share": 0.0,
-    "quietest_scrambled_dbfs": -45.0,
-    "loudest_scrambled_dbfs": -12.0,
-    "hard_silence": 0.0,
-    "even_keywords": False,
-    "temperature": 1.0,
-}
-# Title, folder under results/, epochs: what was tried, on validation.
-VARIANTS = (
-    (f"Readings around what was chosen: validation after {READING_EPOCHS} epochs", "gsc1/reading", READING_EPOCHS),
-    (
-        f"Readings before: log floor 1e-6 and dropout on the encoder's output where nothing else is named; "
-        f"validation after {READING_EPOCHS} epochs",
-        "gsc1/reading/before",
-        READING_EPOCHS,
-    ),
-    ("Structures with the same parameter count: validation after 10 epochs", "gsc1/structure", 10),
-    ("First trials for the release recipe: v0.01's validation after 100 epochs", "gsc/search/before", 100),
-    ("Search for the release recipe: v0.01's validation after 60 epochs", "gsc/search", 60),
-    ("Search for the release recipe: v0.01's validation after 30 epochs", "gsc/search", 30),
-    ("Search for the release recipe: v0.01's validation after 100 epochs", "gsc/search", 100),
-    ("Search for the release recipe: v0.01's validation after 250 epochs", "gsc/search", 250),
-    ("A wide network: v0.01's validation after 15 epochs", "gsc/search", 15),
-    ("The teachers: v0.01's validation after 40 epochs", "gsc/teacher", 40),
-    ("Others of their width, which nobody learned from in the end: the same", "gsc/search", 40),
-    ("Prototypes of SOAP, other speeds, soft labels and tilts: the same after 30 epochs", "gsc/search/prototypes", 30),
-    ("Prototypes: the same after 100 epochs", "gsc/search/prototypes", 100),
-)
+# `up` is among v0.02's words now; the runs of the composite were trained before it was.
+UP = "up"
+NEWER_KEYWORDS = tuple(word for word in KEYWORDS if word in NEWER_WORDS and word != UP)
 
 
-def found(cells: Sequence[Cell]) -> list[dict[str, Any]]:
-    """The records that there are."""
-    return [json.loads(cell.record.read_text()) for cell in cells if cell.done]
+def of_widths(task: str, recipe: str = "paper") -> list[list[Record]]:
+    """The records of all seeds of the full network, width by width."""
+    kept = runs(task, recipe)
+    return [[kept[name] for seed in SEEDS if (name := f"d{width}-seed{seed}") in kept] for width in WIDTHS]
 
 
-def of_widths(task: str, recipe: str = "paper") -> list[list[dict[str, Any]]]:
-    """The records of all seeds, width by width."""
-    return [found([Cell(task, width, seed, recipe=recipe) for seed in SEEDS]) for width in WIDTHS]
+def of_ablation(task: str, row: str) -> list[Record]:
+    """The records of all seeds of D16 with a row of Table 2."""
+    kept, name = runs(task, "paper"), "d16" if row == "full" else f"d16-{row}"
+    return [kept[run] for seed in SEEDS if (run := f"{name}-seed{seed}") in kept]
 
 
-def cell_text(records: Sequence[dict[str, Any]], split: str, of: int) -> str:
+def cell_text(found: Sequence[Record], split: str, of: int) -> str:
     """Mean ± SD in per cent, with the number of seeds where some are missing."""
-    shares = [100 * record["accuracy"][split] for record in records if split in record["accuracy"]]
+    shares = [100 * record["accuracy"][split] for record in found if split in record["accuracy"]]
     if not shares:
         return NOT_RUN
     spread = f" ± {stdev(shares):.2f}" if len(shares) > 1 else ""
@@ -162,453 +234,304 @@ def by_width_head() -> list[str]:
     return [f"| | {' | '.join(f'D{width}' for width in WIDTHS)} |", "|---" * (len(WIDTHS) + 1) + "|"]
 
 
-def table1(task: str, recipe: str) -> list[str]:
+def table1(task: str) -> list[str]:
     """A task, all widths."""
-    lines = by_width_head()
+    rows = by_width_head()
     if task in PAPER:
-        lines.append(f"| *the paper, test* | {' | '.join(f'*{text}*' for text in PAPER[task])} |")
-    by_width = of_widths(task, recipe)
+        rows.append(f"| *the paper, test* | {' | '.join(f'*{text}*' for text in PAPER[task])} |")
+    by_width = of_widths(task)
     for split, title in SPLITS.items():
-        texts = [cell_text(records, split, len(SEEDS)) for records in by_width]
-        if split in ("validation", "test") or any(text != NOT_RUN for text in texts):
-            lines.append(f"| {title} | {' | '.join(texts)} |")
-    return lines
+        texts = [cell_text(found, split, len(SEEDS)) for found in by_width]
+        if split == "test" or any(text != NOT_RUN for text in texts):
+            rows.append(f"| {title} | {' | '.join(texts)} |")
+    return rows
+
+
+def table1_not_run() -> list[str]:
+    """The paper's figures on tasks without a record."""
+    rows = [
+        f"| *{TASKS[task]}, the paper, test* | {' | '.join(f'*{text}*' for text in PAPER[task])} |"
+        for task in PAPER
+        if not any(of_widths(task))
+    ]
+    return [*by_width_head(), *rows]
 
 
 def table2(task: str) -> list[str]:
     """The ablations of D16 on a task."""
     head = " | ".join(f"{SPLITS[split]} | change" for split in ZERO_SILENCE)
-    lines = [f"| | parameters | {head} | *the paper, v0.02* | *change* |", "|---" * 8 + "|"]
-    full = _ablated(task, "full")
+    rows = [f"| | parameters | {head} | *the paper, v0.02* | *change* |", "|---" * 8 + "|"]
+    full = of_ablation(task, "full")
     for row, (theirs, their_change) in PAPER_ABLATIONS.items():
-        records = _ablated(task, row)
-        parameters = f"{records[0]['parameters']:,}" if records else ""
-        ours = [f"{cell_text(records, s, len(SEEDS))} | {_change_text(records, full, s)}" for s in ZERO_SILENCE]
+        found = of_ablation(task, row)
+        parameters = f"{found[0]['parameters']:,}" if found else ""
+        ours = [f"{cell_text(found, s, len(SEEDS))} | {_change_text(found, full, s)}" for s in ZERO_SILENCE]
         shown = f"*{theirs}* | *{their_change}*" if their_change else f"*{theirs}* |"
-        lines.append(f"| {row} | {parameters} | {' | '.join(ours)} | {shown} |")
-    return lines
+        rows.append(f"| {row} | {parameters} | {' | '.join(ours)} | {shown} |")
+    return rows
 
 
-def halves() -> list[str]:
-    """How many clips of v0.02's archive are known, of keywords that the composite has from v0.02 and of the others."""
-    by_width = of_widths("composite")
-    if not all(by_width):
-        return []
-    lines = [
-        "The composite has v0.02's recordings of five keywords only. Share of the archive's clips that are known, with",
-        "zeros for silence, mean of the seeds and of the words:",
-        "",
-        *by_width_head(),
-    ]
-    for title, words in (
-        ("heard in v0.02's recordings", NEWER_KEYWORDS),
-        ("heard in v0.01's", tuple(word for word in KEYWORDS if word not in NEWER_KEYWORDS)),
-    ):
-        recalls = [
-            mean(r["reports"]["archive-zero"]["per_class"][word]["recall"] for r in records for word in words)
-            for records in by_width
-        ]
-        lines.append(f"| {', '.join(words)}: {title} | {' | '.join(f'{100 * recall:.2f}' for recall in recalls)} |")
-    return ["", *lines]
-
-
-def _ablated(task: str, row: str) -> list[dict[str, Any]]:
-    return found([Cell(task, 16, seed, row) for seed in SEEDS])
-
-
-def change(records: Sequence[dict[str, Any]], full: Sequence[dict[str, Any]], split: str) -> tuple[float, float] | None:
+def change(found: Sequence[Record], full: Sequence[Record], split: str) -> tuple[float, float] | None:
     """The difference of two means in points, and the SD of the difference of two runs; None where one was not run."""
-    ours, theirs = ([100 * r["accuracy"][split] for r in some if split in r["accuracy"]] for some in (records, full))
+    ours, theirs = ([100 * r["accuracy"][split] for r in some if split in r["accuracy"]] for some in (found, full))
     if not ours or not theirs:
         return None
     spreads = [stdev(shares) if len(shares) > 1 else 0.0 for shares in (ours, theirs)]
     return mean(ours) - mean(theirs), hypot(*spreads)
 
 
-def _change_text(records: Sequence[dict[str, Any]], full: Sequence[dict[str, Any]], split: str) -> str:
-    if records == full or (found_change := change(records, full, split)) is None:
+def _change_text(found: Sequence[Record], full: Sequence[Record], split: str) -> str:
+    if found == full or (known := change(found, full, split)) is None:
         return ""
-    difference, spread = found_change
+    difference, spread = known
     return f"{difference:+.2f} ± {spread:.2f}".replace("-", "−")
 
 
 def signs() -> list[str]:
     """How many of the changes of Table 2 have the paper's sign, by task and split."""
-    lines = []
-    for task, archive in (("gsc1", "v0.01"), ("composite", "v0.02")):
-        for split, title in zip(
-            ZERO_SILENCE, (f"{TASK_NAMES[task]}, test", f"{archive}'s archive, zeros"), strict=True
-        ):
-            changes = {r: change(_ablated(task, r), _ablated(task, "full"), split) for r in list(PAPER_ABLATIONS)[1:]}
-            ran = {row: now[0] for row, now in changes.items() if now is not None}
-            other = [row for row, now in ran.items() if (now > 0) != PAPER_ABLATIONS[row][1].startswith("+")]
-            seeds = min((len(_ablated(task, row)) for row in PAPER_ABLATIONS), default=0)
-            rest = f"all but {', '.join(other)}" if other else "all"
-            clear = [row for row, now in changes.items() if now is not None and seeds > 1 and _is_clear(*now, seeds)]
-            verdicts = (rest, ", ".join(clear) or "none") if len(ran) == len(changes) else (NOT_RUN, NOT_RUN)
-            lines.append(f"| {title} | {seeds} of {len(SEEDS)} | {' | '.join(verdicts)} |")
-    head = "| Table 2's changes | seeds | the paper's sign | more than two standard errors from none |"
-    return [head, "|---" * 4 + "|", *lines]
+    rows = ["| Table 2's changes | seeds | the paper's sign | more than two standard errors from 0 |", "|---" * 4 + "|"]
+    for task, name, archive in (("gsc1", "v0.01", "v0.01"), ("composite", "composite", "v0.02")):
+        by_row = {row: of_ablation(task, row) for row in ABLATIONS}
+        seeds = min(len(found) for found in by_row.values())
+        for split, title in zip(ZERO_SILENCE, (f"{name}, test", f"{archive}'s archive, zeros"), strict=True):
+            known = {row: change(found, by_row["full"], split) for row, found in by_row.items() if row != "full"}
+            changes = {row: now for row, now in known.items() if now is not None}
+            other = [row for row, (now, _) in changes.items() if (now > 0) != PAPER_ABLATIONS[row][1].startswith("+")]
+            clear = [row for row, now in changes.items() if seeds > 1 and _is_clear(*now, seeds)]
+            verdicts = (f"all but {', '.join(other)}" if other else "all", ", ".join(clear) or "none")
+            if len(changes) < len(known):
+                verdicts = (NOT_RUN, NOT_RUN)
+            rows.append(f"| {title} | {seeds} of {len(SEEDS)} | {' | '.join(verdicts)} |")
+    return rows
 
 
 def _is_clear(difference: float, spread: float, seeds: int) -> bool:
-    """Whether a change is more than two standard errors of the difference of two means from none."""
+    """Whether a change is more than two standard errors of the difference of two means from 0."""
     return abs(difference) > 2 * spread / sqrt(seeds)
 
 
-@dataclass(frozen=True)
-class Target:
-    """Something that was asked for, by width."""
-
-    title: str
-    asked: Sequence[float]
-    reached: Sequence[float | None]  # None where it was not run
-    seeds: Sequence[int]  # how many were run, where it is a mean of them; 0 where it is of one model
-    form: str = "{:.2f}"
-    enough: Callable[[float, float], bool] = ge
-
-    def row(self) -> str:
-        """As a line of the table."""
-        columns = zip(self.asked, self.reached, self.seeds, strict=True)
-        return f"| {self.title} | {' | '.join(self.verdict(*column) for column in columns)} |"
-
-    def verdict(self, wanted: float, now: float | None, seeds: int) -> str:
-        """86.74: 89.91, reached; with the number of seeds where some are missing."""
-        if now is None:
-            return f"{self.form.format(wanted)}: {NOT_RUN}"
-        partial = f" ({seeds} of {len(SEEDS)})" if 0 < seeds < len(SEEDS) else ""
-        word = "reached" if self.enough(now, wanted) else "**not reached**"
-        return f"{self.form.format(wanted)}: {self.form.format(now)}{partial}, {word}"
-
-
-def targets() -> list[str]:
-    """What was asked for by width, what the mean of the seeds is, and whether that is enough."""
-    return [*by_width_head(), *(target.row() for target in (*_paper_targets(), *_release_targets())), _spread_row()]
-
-
-def _paper_targets() -> Iterator[Target]:
-    for title, theirs, task, split in (
-        ("the paper's recipe, test: the paper's mean", "gsc1", "gsc1", "test"),
-        (
-            "the same on the composite, v0.02's archive with zeros: the paper's for v0.02",
-            "gsc2",
-            "composite",
-            "archive-zero",
-        ),
+def halves() -> list[str]:
+    """Recall on v0.02's archive, of keywords that the composite has from v0.02 and of the others."""
+    by_width = of_widths("composite")
+    if not all(by_width):
+        return []
+    rows = [
+        "These runs had v0.02's recordings of five keywords; `up` was not among them yet. Share of the archive's clips",
+        "that were right, zeros for silence, mean over seeds and words:",
+        "",
+        *by_width_head(),
+    ]
+    for title, words in (
+        ("trained on v0.02's recordings", NEWER_KEYWORDS),
+        ("trained on v0.01's", tuple(word for word in KEYWORDS if word not in NEWER_KEYWORDS)),
     ):
-        records = of_widths(task)
-        yield Target(title, _published(theirs), [_mean(some, split) for some in records], _seeds(records))
+        recalls = [mean(recall(r, "archive-zero", word) for r in found for word in words) for found in by_width]
+        rows.append(f"| {', '.join(words)}: {title} | {' | '.join(f'{100 * share:.2f}' for share in recalls)} |")
+    return ["", *rows]
 
 
-def _release_targets() -> Iterator[Target]:
-    records, each = of_widths("gsc", "release"), len(WIDTHS)
-    seeds, ours = _seeds(records), [_mean(some, "test") for some in records]
-    more = [middle + MARGIN for middle in _published("gsc1")]
-    yield Target("release recipe, test: a point more than the paper's mean", more, ours, seeds)
-    shipped = [_shipped(width, "test") for width in WIDTHS]
-    yield Target("the shipped model, test: the same", more, shipped, [0] * each)
-    for archive, title in (
-        ("archive", "v0.01's archive: at most so much lost by real noise"),
-        ("archive-v2", "v0.02's archive: the same"),
-    ):
-        lost = [_difference(some, f"{archive}-zero", archive) for some in records]
-        yield Target(title, [NOISE_MARGIN] * each, lost, seeds, enough=le)
-    shipped_world = [measured("world", f"d{width}-gsc") or {} for width in WIDTHS]
-    for measure, title in WORLD.items():
-        means = [_mean_of([_of_folds(record)[measure] for record in some]) for some in records]
-        of_shipped = [one.get(measure) for one in shipped_world]
-        for whose, taken, counted in (
-            ("mean of the seeds", means, seeds),
-            ("the shipped model", of_shipped, [0] * each),
-        ):
-            row = f"ESC-50, folds 2–5, {whose}: fewer {title}"
-            yield Target(row, [SOUNDS] * each, taken, counted, "{:.2%}", lt)
-    yield Target("hoped for: release recipe, test", HOPED, ours, seeds)
-
-
-def _spread_row() -> str:
-    shares = [100 * record["accuracy"]["test"] for record in of_widths("gsc", "release")[0]]
-    spread = stdev(shares) if len(shares) > 1 else None
-    target = Target("hoped for: SD over the seeds, release recipe, test", [SPREAD], [spread], [len(shares)], enough=lt)
-    apart = f" (the best and the worst are {max(shares) - min(shares):.2f} apart)" if len(shares) > 1 else ""
-    return f"{target.row().removesuffix(' |')}{apart} | | | |"
-
-
-def _published(task: str) -> list[float]:
-    return [float(text.partition(" ± ")[0]) for text in PAPER[task]]
-
-
-def _seeds(by_width: Sequence[Sequence[dict[str, Any]]]) -> list[int]:
-    return [len(records) for records in by_width]
-
-
-def _mean(records: Sequence[dict[str, Any]], split: str) -> float | None:
-    return _mean_of([100 * record["accuracy"][split] for record in records])
-
-
-def _mean_of(numbers: Sequence[float]) -> float | None:
-    return mean(numbers) if numbers else None
-
-
-def _shipped(width: int, split: str) -> float | None:
-    """The accuracy of the model in the package, in per cent."""
-    name = f"d{width}-gsc"
-    return 100 * load(name).card.accuracy[split] if name in names() else None
-
-
-def _difference(records: Sequence[dict[str, Any]], more: str, less: str) -> float | None:
-    one, other = _mean(records, more), _mean(records, less)
-    return None if one is None or other is None else one - other
+def recall(record: Record, split: str, word: str) -> float:
+    """Of a class's clips, the share that was right."""
+    index = specification_of(record).labels.index(word)
+    confusion = np.array(record["confusion"][split])  # (K, K)
+    return float(confusion[index, index] / confusion[index].sum())
 
 
 def release() -> list[str]:
-    """What the release recipe's models do: all seeds on the splits, the shipped one on what is no clip."""
-    lines = by_width_head()
-    lines.append(f"| *the paper's recipe and figures, v0.01's test* | {' | '.join(f'*{t}*' for t in PAPER['gsc1'])} |")
+    """The release recipe: all seeds on clips and sounds, then the shipped models."""
+    rows = by_width_head()
+    rows.append(f"| *the paper's recipe and figures, v0.01's test* | {' | '.join(f'*{t}*' for t in PAPER['gsc1'])} |")
     by_width = of_widths("gsc", "release")
-    lines += _release_splits(by_width)
-    sounds = [[_first_fold_of(record) for record in records] for records in by_width]
-    taken = [[one["seconds_taken_for_a_keyword"] for one in of_width] for of_width in sounds]
+    for split, title in RELEASE_SPLITS.items():
+        rows.append(f"| {title} | {' | '.join(cell_text(found, split, len(SEEDS)) for found in by_width)} |")
+    first = [[sounds_of(record, FIRST) for record in found] for found in by_width]
+    taken = [[one["seconds_taken_for_a_keyword"] for one in of_width] for of_width in first]
     texts = [f"{min(shares):.1%} to {max(shares):.1%}" if shares else NOT_RUN for shares in taken]
-    lines.append(f"| ESC-50's first fold, all seeds: seconds taken for a keyword | {' | '.join(texts)} |")
-    lines.append(_at_equal_sounds([[one["at_equal_sounds"] for one in of_width] for of_width in sounds]))
-    folds = [[_of_folds(record) for record in records] for records in by_width]
-    for key, title in WORLD.items():
-        shares = [[one[key] for one in of_width] for of_width in folds]
+    rows.append(f"| ESC-50's first fold, all seeds: seconds classified as a keyword | {' | '.join(texts)} |")
+    rows.append(_at_equal_sounds(first))
+    others = [[sounds_of(record, OTHERS) for record in found] for found in by_width]
+    for key, title in SOUNDS.items():
+        shares = [[one[key] for one in of_width] for of_width in others]
         texts = [f"{min(some):.2%} to {max(some):.2%}" if some else NOT_RUN for some in shares]
-        lines.append(f"| ESC-50, folds 2–5, all seeds: {title} | {' | '.join(texts)} |")
-    for folder, title, text in SHIPPED:
-        records = [measured(folder, f"d{width}-gsc") for width in WIDTHS]
-        texts = [text.format(**record) if record else NOT_RUN for record in records]
-        lines.append(f"| {title} | {' | '.join(texts)} |")
-    return lines
+        rows.append(f"| ESC-50, folds 2–5, all seeds: {title} | {' | '.join(texts)} |")
+    for key, title in SOUNDS.items():
+        shipped = [measured("sounds", name, folds=OTHERS) for name in RELEASED]
+        texts = [f"{record[key]:.2%}" if record else NOT_RUN for record in shipped]
+        rows.append(f"| ESC-50, folds 2–5, the shipped model: {title} | {' | '.join(texts)} |")
+    return rows
 
 
-def release_before(folder: str) -> list[str]:
-    """The same for models that were released before: all seeds that were run."""
-    lines = by_width_head()
-    records = [json.loads(path.read_text()) for path in sorted((RESULTS / "gsc/release" / folder).glob("d*.json"))]
-    by_width = [[record for record in records if record["network"]["width"] == width] for width in WIDTHS]
-    lines += _release_splits(by_width)
-    sounds = RESULTS / "world/first-fold" / folder
-    equal = [
-        [json.loads(path.read_text()).get("at_equal_sounds") for path in sounds.glob(f"gsc-release-d{width}-*.json")]
-        for width in WIDTHS
-    ]
-    return lines + ([_at_equal_sounds(equal)] if any(row for rows in equal for row in rows) else [])
-
-
-def _at_equal_sounds(by_width: Sequence[Sequence[dict[str, float] | None]]) -> str:
-    """By this seeds and recipes are compared: each seed leans to silence by its own number, if one is enough."""
+def _at_equal_sounds(by_width: Sequence[Sequence[Record]]) -> str:
+    """Seeds and recipes are compared by this: each seed has its own silence bias, if one is enough."""
     texts = []
-    for rows in by_width:
-        enough = [{"accuracy": row} for row in rows if row]
-        none = f"; of {len(rows) - len(enough)} no lean is enough" if len(enough) < len(rows) else ""
+    for found in by_width:
+        enough = [{"accuracy": row["at_equal_sounds"]} for row in found if row["at_equal_sounds"]]
+        none = f"; no bias is enough for {len(found) - len(enough)}" if len(enough) < len(found) else ""
         texts.append(cell_text(enough, "validation", len(SEEDS)) + none)
-    title = f"v0.01, validation, each seed with the smallest lean that takes under {SOUNDS:.0%} of the seconds of"
-    return f"| {title} ESC-50's first fold | {' | '.join(texts)} |"
+    title = f"v0.01, validation, each seed with the smallest silence bias that leaves under {SHARE:.0%} of the seconds"
+    return f"| {title} of ESC-50's first fold | {' | '.join(texts)} |"
 
 
-def _release_splits(by_width: Sequence[Sequence[dict[str, Any]]]) -> list[str]:
-    return [
-        f"| {title} | {' | '.join(cell_text(records, split, len(SEEDS)) for records in by_width)} |"
-        for split, title in RELEASE_SPLITS.items()
-    ]
+def sounds_of(record: Record, folds: str) -> Record:
+    """What a run of the release recipe made of ESC-50."""
+    name = f"gsc/release/{run_name(specification_of(record))}"
+    option = " --first-fold" if folds == FIRST else ""
+    command = f"experiments/measure/sounds.py{option} {folder_of(name).relative_to(records.RUNS.parent)}"
+    return measured_run("sounds", name, record, command, folds=folds)
 
 
-def _first_fold_of(record: dict[str, Any]) -> dict[str, Any]:
-    """What a released model, or its like, made of ESC-50's first fold."""
-    return first_fold(_run_of(record), record["weights_sha256"])
+def long_recording() -> list[str]:
+    """The shipped models in a long recording, by threshold."""
+    found = [measured("detection", name) for name in RELEASED]
+    rows = by_width_head()
+    if not all(found):
+        return [*rows, f"| words found | {' | '.join(NOT_RUN if one is None else '' for one in found)} |"]
+    shipped = [one for one in found if one is not None]
+    for title, form in (
+        ("words found", "{right} of {keywords}"),
+        ("false accepts", "{false}"),
+        ("median delay", "{median_delay_s:.2f} s"),
+    ):
+        rows.append(f"| {title} | {' | '.join(form.format(**one) for one in shipped)} |")
+    tried = [one["by_windows_and_threshold"][str(one["windows"])] for one in shipped]
+    for threshold in tried[0]:
+        if float(threshold) != THRESHOLD:
+            texts = [f"{row[threshold]['right']}; {row[threshold]['false']}" for row in tried]
+            rows.append(f"| threshold {threshold}: words found; false accepts | {' | '.join(texts)} |")
+    return rows
 
 
-def _of_folds(record: dict[str, Any]) -> dict[str, Any]:
-    """The same of the other four."""
-    return other_folds(_run_of(record), record["weights_sha256"])
-
-
-def _run_of(record: dict[str, Any]) -> str:
-    return Cell("gsc", record["network"]["width"], record["seed"], recipe="release").name
+def misses() -> list[str]:
+    """Which words of validation the shipped models miss."""
+    found = [one for name in RELEASED if (one := measured("clips", name)) is not None and "errors" in one]
+    if len(found) < len(RELEASED):
+        return [*by_width_head(), f"| words missed | {' | '.join([NOT_RUN] * len(WIDTHS))} |"]
+    validation = [one["errors"]["validation"] for one in found]
+    rows = by_width_head()
+    for level, (_, words) in validation[0]["by_level"].items():
+        texts = [str(one["by_level"][level][0]) for one in validation]
+        rows.append(f"| {level.replace('-', '−')}: {words:,} words | {' | '.join(texts)} |")
+    rows.append(f"| all {validation[0]['words']:,} words | {' | '.join(str(one['errors']) for one in validation)} |")
+    rows.append(f"| answered with silence | {' | '.join(str(one['called_silence']) for one in validation)} |")
+    for group, (_, clips) in found[0]["keywords_of_validation"].items():
+        texts = [str(one["keywords_of_validation"][group][0]) for one in found]
+        rows.append(f"| keywords {group}: {clips:,} | {' | '.join(texts)} |")
+    return rows
 
 
 def transformations() -> list[str]:
-    """Where the peaks of the right class's responses go when a clip is shifted or compressed."""
-    record = checked(RESULTS / "gsc1" / "transformations.json", "experiments/transformations.py")
-    lines = [
-        f"`{record['model']}` on v0.01's {record['split']}: peaks of the responses of a word's own prototypes, where",
-        "they still lie inside the clip. Order counts in clips with all five: the earlier of two peaks stays no later",
-        "than the other; two at the same time have no order. The picture is of the “yes” of validation that the model",
-        "is surest of, every curve on its own scale; the paper's is of a “yes” of v0.02, on one scale for all.",
+    """Where the response peaks of the right class go when a clip is shifted or compressed."""
+    kept = lines(records.measure_path("transformations"))
+    record = current(kept, kept[-1]["model"], "experiments/measure/transformations.py") if kept else None
+    if record is None:
+        return [NOT_RUN]
+    rows = [
+        f"`{record['model']}` on v0.01's {record['split']}: response peaks of the prototypes of a clip's own word,",
+        "where they stay inside the clip. Order counts in clips with all five peaks: of two peaks the earlier one",
+        "stays no later than the other; peaks at the same time have no order. The picture shows the “yes” of",
+        "validation with the highest margin, each curve on its own scale; the paper's shows a “yes” of v0.02, all on",
+        "one scale.",
         "",
         "| change | clips | peaks | median error | within two frames | order kept | pairs in order |",
         "|---" * 7 + "|",
     ]
-    for change, row in record["transformations"].items():
-        lines.append(
-            f"| {change} | {row['clips']:,} | {row['peaks']:,} | {row['median_error_frames']:.1f} frames | "
+    for name, row in record["transformations"].items():
+        rows.append(
+            f"| {name} | {row['clips']:,} | {row['peaks']:,} | {row['median_error_frames']:.1f} frames | "
             f"{row['within_2_frames']:.0%} | {row['order_kept']:.0%} of clips | {row['pairs_kept']:.0%} |"
         )
     return [
-        *lines,
+        *rows,
         "",
-        *_order_in_words(record["transformations"]),
+        "The paper says of its one example that the order is largely kept.",
+        "",
         "![Five prototypes of yes](figures/transformations.png)",
     ]
 
 
-def _order_in_words(changes: dict[str, dict[str, Any]]) -> list[str]:
-    """What the table answers to the paper, in words."""
-    clips = [f"{row['order_kept']:.0%} of the clips ({change})" for change, row in changes.items()]
-    pairs = [f"{row['pairs_kept']:.0%}" for row in changes.values()]
-    return [
-        "The paper says of its one example that the order is largely retained. Over the whole test all five peaks keep",
-        f"their order in {', '.join(clips)}, and so do",
-        f"{', '.join(pairs)} of the pairs of peaks.",
+def tables_page() -> str:
+    """The whole of docs/tables.md."""
+    out = [
+        "# Tables",
         "",
-    ]
-
-
-def variants(folder: Path, epochs: int) -> list[str]:
-    """Validation accuracy of all that was tried for so many epochs, from the records in a folder; [] for nothing."""
-    by_variant: dict[str, dict[int, list[dict[str, Any]]]] = {}
-    for path in sorted(folder.glob("d*-seed*.json")):
-        record = json.loads(path.read_text())
-        name = re.fullmatch(r"d\d+-(.+)-seed\d+", path.stem)
-        if name and record.get("epochs") == epochs:
-            by_variant.setdefault(name[1], {}).setdefault(record["network"]["width"], []).append(record)
-    widths = sorted({width for found in by_variant.values() for width in found})
-    lines = [
-        f"| | {' | '.join(f'D{width}' for width in widths)} | other than the paper's recipe |",
-        "|---" * (len(widths) + 2) + "|",
-    ]
-    records = [record for of_width in by_variant.values() for some in of_width.values() for record in some]
-    common = set.intersection(*(set(_changes(record)) for record in records)) if len(by_variant) > 1 else set()
-    if common:
-        in_order = [change for change in _changes(records[0]) if change in common]
-        lines = [f"All of them have {', '.join(in_order)}.", "", *lines]
-    for variant, of_width in sorted(by_variant.items(), key=lambda item: _in_order(item[0])):
-        texts = [_seeds_text(of_width.get(width, [])) for width in widths]
-        lines.append(f"| {variant} | {' | '.join(texts)} | {_what_by_width(of_width, common)} |")
-    return lines if by_variant else []
-
-
-def _in_order(name: str) -> list[tuple[str, float]]:
-    """As people order names: alpha2.5 before alpha10."""
-    return [(words, float(number or 0)) for words, number in re.findall(r"(\D+)(\d+(?:\.\d+)?(?:e-\d+)?)?", name)]
-
-
-def _seeds_text(records: Sequence[dict[str, Any]]) -> str:
-    """Mean ± SD on validation and how many seeds that are; nothing for none."""
-    if not records:
-        return ""
-    return cell_text(records, "validation", len(records)) + (f" ({len(records)} seeds)" if len(records) > 1 else "")
-
-
-def _what_by_width(of_width: dict[int, list[dict[str, Any]]], common: Set[str]) -> str:
-    """How a row differs from the paper's recipe: what all its records have, then by width where they do not agree."""
-    records = [record for some in of_width.values() for record in some]
-    shared = set.intersection(*(set(_changes(record)) | set(_said(record)) for record in records))
-    widths_of: dict[str, list[str]] = {}
-    for width, some in sorted(of_width.items()):
-        for text in dict.fromkeys(_what(record, lambda text: text not in shared) for record in some):
-            widths_of.setdefault(text, []).append(f"D{width}")
-    own = [f"{', '.join(widths)}: {text}" for text, widths in widths_of.items() if text]
-    return "; ".join(filter(None, [_what(records[0], lambda text: text in shared - common), *own]))
-
-
-def _changes(record: dict[str, Any]) -> list[str]:
-    """The settings of a trial that are not those of the paper's recipe as it is read now."""
-    network, recipe = to_dict(Network()), to_dict(Recipe())
-    usual = GONE | to_dict(FRONT_END) | network | recipe | recipe["augmentation"]
-    here = record.get("front_end", {}) | record["network"] | record["recipe"] | record["recipe"].get("augmentation", {})
-    return [
-        f"{name} {value}"
-        for name, value in here.items()
-        if name not in ("width", "classes", "epochs", "augmentation", "start_epochs")
-        and (name not in usual or value != usual[name])
-    ]
-
-
-def _said(record: dict[str, Any]) -> list[str]:
-    """What must be known of a trial that its settings cannot say."""
-    prototype = record.get("prototype", {})
-    said = [f"{name}: {text}" for name, text in prototype.items()] if isinstance(prototype, dict) else [prototype]
-    structure = STRUCTURES[record["structure"]] if "structure" in record else ""
-    data = () if "note" in record else record.get("dataset_notes", ())
-    return [text for text in (structure, *said, record.get("note", ""), *data) if text]
-
-
-def _what(record: dict[str, Any], shown: Callable[[str], bool]) -> str:
-    """The part of a trial's settings and notes that is to be shown."""
-    settings = ", ".join(filter(shown, _changes(record)))
-    return "; ".join(filter(None, (settings, *filter(shown, _said(record)))))
-
-
-def page() -> str:
-    """The whole page."""
-    lines = [
-        "# The paper's tables, measured here",
-        "",
-        "Accuracy in per cent, mean ± sample SD over five seeds, drawn from [results/](../results) by `make readme`.",
+        "Accuracy in per cent, mean ± sample SD over five seeds, drawn from [results/](../results) by `make report`.",
         "The paper's figures are in italics. *Test* has digital zero for silence, as in the paper; *archive* is",
         "Google's 12-class test archive, whose silence is real noise. `python experiments/grid.py table1 --list` shows",
-        "what is left to run.",
-    ]
-    lines += ["", "## What was asked for, and what is reached", "", *targets(), "", *signs()]
-    for task, title in TASKS.items():
-        lines += ["", f"## Table 1: {title}", "", *table1(task, "paper")]
-        lines += halves() if task == "composite" else []
-    lines += ["", "![Accuracy against parameters](figures/pareto_mswc.png)"]
-    for task in TABLE2:
-        lines += ["", f"## Table 2: D16, {TASKS[task]}", "", *table2(task)]
-    lines += ["", "![What each part is worth](figures/ablations.png)"]
-    lines += ["", "## How far responses follow the word", "", *transformations()]
-    lines += [
+        "what is left to run. What was tried on the way is in [log.md](log.md).",
         "",
-        RELEASE_TITLE,
+        "The *composite* has 22 words of v0.02 and all others of v0.01; its archive is v0.02's. Those were the words",
+        "at hand when its runs were trained: of the keywords *yes*, *no*, *down*, *left* and *go*. Today",
+        "`circlematch data composite` takes *up* from v0.02 as well.",
+    ]
+    for task, title in TASKS.items():
+        if any(of_widths(task)):
+            out += ["", f"## Table 1: {title}", "", *table1(task)]
+            out += halves() if task == "composite" else []
+    out += ["", "## Table 1: not run here", "", *table1_not_run()]
+    out += ["", "![Accuracy against parameters](figures/pareto_mswc.png)"]
+    for task in TABLE2:
+        if of_ablation(task, "full"):
+            out += ["", f"## Table 2: D16, {TASKS[task]}", "", *table2(task)]
+    missing = [TASKS[task] for task in TABLE2 if not of_ablation(task, "full")]
+    out += ["", f"{NOT_RUN.capitalize()} here: Table 2 on {' and '.join(missing)}."] if missing else []
+    out += ["", *signs(), "", "![What each part is worth](figures/ablations.png)"]
+    out += ["", "## How far responses follow the word", "", *transformations()]
+    out += [
+        "",
+        "## The release recipe",
+        "",
+        "Trained on the composite and on what v0.02 left out of v0.01; measured on v0.01, on both archives, and on",
+        "the sounds of ESC-50, which are not speech.",
         "",
         *release(),
         "",
-        "## Before that: another made noise, less silence at D16 and D32, a lean to it of 2.5 (at D4 and D8 1.5)",
+        "## The shipped models in a long recording",
         "",
-        *release_before("earlier-noise"),
+        "Twenty-two minutes made of validation clips, with other words and noise; the delay is behind the word's end.",
         "",
-        "## Before those: without teachers, labels smoothed, not calibrated, 150 epochs at D32",
+        *long_recording(),
         "",
-        *release_before("untaught"),
+        "## Words of validation that the shipped models miss",
         "",
-        "## The models before: without what v0.02 left out, 250 epochs at D32, beginnings in rounds of two epochs",
+        "By the level of a word's loudest 0.2 s. The last two rows count the keywords that the composite had from",
+        "v0.02.",
         "",
-        *release_before("before"),
+        *misses(),
         "",
-        "## What the loss tells of the end",
+        "## Training speed with AVX2 only",
         "",
-        "Correlation of the training loss with the validation accuracy of a run's last three epochs, over runs that",
-        "differ from others of their setting in nothing but their seed: the paper's recipe on v0.01 and the composite,",
-        "at D16 its ablations too; with 30 epochs other readings of it. The learning rate rises for the first tenth of",
-        "a run.",
-        "Of ten runs of two settings a correlation may be 0.7 by chance.",
+        f"Clips per second on {bench('train-avx2')[-1]['runs'][-1]['threads']} cores of an AMD EPYC without AVX-512.",
         "",
-        *foresight.table(),
+        *speed_rows("train-avx2"),
     ]
-    for title, folder, epochs in VARIANTS:
-        if tried := variants(RESULTS / folder, epochs):
-            lines += ["", f"## {title}", "", *tried]
-    return "\n".join(lines) + "\n"
+    return "\n".join(out) + "\n"
 
 
-def main() -> int:
-    """Write the page, or compare."""
-    parser = parser_of(__doc__, data=False)
-    parser.add_argument("--check", action="store_true", help="compare the page with what it should say")
-    options = parser.parse_args()
-    wanted = page()
-    if options.check:
-        same = PAGE.exists() and PAGE.read_text() == wanted
-        if not same:
-            print(f"{PAGE.relative_to(ROOT)} does not say what results/ says: run `make readme`", file=sys.stderr)
-        return int(not same)
-    PAGE.write_text(wanted)
-    return 0
+# ---- the command -------------------------------------------------------------------------------------------
+
+
+def drawn() -> dict[str, str]:
+    """The text of every page, as the records have it."""
+    with_marks = {page: with_blocks(page, (ROOT / page).read_text()) for page in BLOCKS}
+    return {**with_marks, "docs/tables.md": tables_page()}
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Write the pages, or compare."""
+    only_check = to_check(__doc__, words)
+
+    def work() -> None:
+        wrong = []
+        for page, wanted in drawn().items():
+            path = ROOT / page
+            if not path.exists() or path.read_text() != wanted:
+                wrong.append(page)
+                if not only_check:
+                    path.write_text(wanted)
+        if only_check and wrong:
+            raise CircleMatchError(f"{' and '.join(wrong)} differs from results/; run make report")
+
+    return attempt("pages", work)
 
 
 if __name__ == "__main__":
