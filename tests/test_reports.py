@@ -217,15 +217,8 @@ def test_the_best_seed_is_chosen_on_validation_and_of_the_release_at_equal_sound
         if equal is not None:
             keep(f"gsc1/paper/d8-seed{seed}", validation=validation, test=test)
         name = f"gsc/release/d8-seed{seed}"
-        keep(name, validation=validation, test=test)
-        keep_sounds(name, "1", at_equal_sounds=None if equal is None else {"validation": equal})
-    # Records of one weight would be one measurement: each seed has its own.
-    for seed in range(3):
-        record = records.run_of(f"gsc/release/d8-seed{seed}") | {"weights_sha256": f"w{seed}"}
-        records.keep_run("release", record)
-        kept = records.lines(records.measure_path("sounds"))
-        (row,) = [row for row in kept if row["model"] == f"gsc/release/d8-seed{seed}"]
-        records.keep_measure("sounds", row | {"weights_sha256": f"w{seed}"}, ("model", "folds"))
+        keep(name, f"w{seed}", validation=validation, test=test)
+        keep_sounds(name, "1", f"w{seed}", at_equal_sounds=None if equal is None else {"validation": equal})
 
     def seed_of(family: str, width: int) -> int | None:
         record = cards.best(by_task[family], width)
