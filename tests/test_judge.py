@@ -1,4 +1,4 @@
-"""How hits in a long recording are judged, and what the scripts of experiments/measure say of a wrong name or folder."""
+"""How hits in a long recording are judged, and how experiments/measure reports a wrong name or folder."""
 
 from __future__ import annotations
 

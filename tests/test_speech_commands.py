@@ -526,13 +526,9 @@ def test_a_speaker_of_whom_only_an_unknown_word_would_be_learned_is_refused_too(
 def test_both_versions_must_be_there(tmp_path: Path) -> None:
     speech_commands(tmp_path / "speech_commands_v0.01", names(TRAIN, VALIDATION, TEST))
 
-    with pytest.raises(
-        DatasetError, match=r"speech_commands_composite: there is no such folder \(circlematch data comp"
-    ):
+    with pytest.raises(DatasetError, match=r"speech_commands_composite: there is no such folder \(.* data composite"):
         read_task("gsc", tmp_path)
-    with pytest.raises(
-        DatasetError, match=r"speech_commands_v0.02: there is no such folder \(circlematch data get gsc2"
-    ):
+    with pytest.raises(DatasetError, match=r"speech_commands_v0.02: there is no such folder \(.* data get gsc2"):
         read_task("gsc-both", tmp_path)
 
 
