@@ -34,9 +34,9 @@ def add(commands: Commands) -> None:
         inner, "composite", "lay out the composite of both versions of Speech Commands", example, run_composite
     )
     composite.add_argument(
-        "--data", type=Path, required=True, help="folder that holds speech_commands_v0.01 and speech_commands_v0.02"
+        "--data", type=Path, required=True, help="Folder that holds speech_commands_v0.01 and speech_commands_v0.02."
     )
-    composite.add_argument("--out", type=Path, required=True, help="folder to put it in, as links; may be the same")
+    composite.add_argument("--out", type=Path, required=True, help="Folder to put it in, as links; may be the same.")
     show = add_command(
         inner, "show", "show a dataset's classes and splits", "circlematch data show --data words", run_show
     )

@@ -123,7 +123,7 @@ def spans_of(model: circlematch.Model, recording: Samples) -> npt.NDArray[np.flo
 
 
 def judge(hits: Sequence[detection.Hit], words: Sequence[Word]) -> dict[str, int]:
-    """How many hits are right and how many false; a word can be right once."""
+    """How many words are found and how many hits are false accepts; a word is found once."""
     found: set[Word] = set()
     for hit in hits:
         middle = (hit.start + hit.end) / 2

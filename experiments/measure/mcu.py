@@ -4,7 +4,7 @@ python experiments/measure/mcu.py             build, run, print the table, and w
 python experiments/measure/mcu.py --print     the same, but write nothing
 
 engine/mcu/main.c streams a recording through the engine, a hop at a time. It runs on a Cortex-M3, M4F and M7, and on
-this computer twice: built as for them (CM_COMPACT), and in floats. What the boards say is compared with both.
+this computer twice: with CM_COMPACT as on the boards, and in floats. The scores of the boards are compared with both.
 """
 
 from __future__ import annotations
@@ -50,13 +50,13 @@ OPTIMIZE = [
     *("-fno-inline-functions-called-once", "-freorder-blocks-algorithm=simple", "-fno-tree-pre"),
 ]
 BARE = ["-mthumb", "-ffunction-sections", "-fdata-sections"]
-STREAM_BYTES = 64 * 1024  # room; what the stream takes of it is what counts
-SECONDS = 120  # a run takes one
+STREAM_BYTES = 64 * 1024  # room; the part that the stream takes is measured
+SECONDS = 120  # time limit; a run takes one second
 
 
 @dataclass(frozen=True)
 class Core:
-    """A processor and the board of QEMU's that has it."""
+    """A processor, and the board of QEMU that has it."""
 
     board: str
     flags: tuple[str, ...]
@@ -70,7 +70,7 @@ CORES = {
 
 
 class BoardError(CircleMatchError):
-    """A board that could not be built or did not do what it should."""
+    """A program for a board that could not be built, or that gave a wrong answer."""
 
 
 @dataclass(frozen=True)
@@ -106,7 +106,7 @@ def has_c_library() -> bool:
 
 
 def write_sources(model: Model, samples: npt.NDArray[np.int16], folder: Path) -> None:
-    """The model as `circlematch export --to c` writes it, and the recording, whole hops of it."""
+    """Write the model as `circlematch export --to c` does, and the whole hops of the recording."""
     header, source = export(model, "c", folder)
     source.rename(folder / "model.c")  # a name that the linker script knows
     whole = samples[: samples.size // HOP * HOP]
@@ -120,7 +120,7 @@ def write_sources(model: Model, samples: npt.NDArray[np.int16], folder: Path) ->
 
 
 def run_tool(command: Sequence[str]) -> str:
-    """Runs a program that must succeed; returns what it printed."""
+    """Run a program that must succeed; returns what it printed."""
     try:
         result = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS)
     except subprocess.TimeoutExpired as error:
@@ -133,7 +133,7 @@ def run_tool(command: Sequence[str]) -> str:
 
 
 def build(program: Path, compiler: Sequence[str], link: Sequence[str], sources: Sequence[Path], engine: Path) -> None:
-    """Some sources with the engine, and the model and the recording that lie beside the program."""
+    """Compile sources with the engine, and with the model and the recording beside the program."""
     folder = program.parent
     sources = [*sources, engine / LIBRARY, folder / "model.c"]
     objects = [str(folder / f"{source.stem}.o") for source in sources]
@@ -144,7 +144,7 @@ def build(program: Path, compiler: Sequence[str], link: Sequence[str], sources: 
 
 
 def print_of_board(program: Path, core: Core, main: Path, *, engine: Path = ENGINE) -> str:
-    """Builds a program for a board of QEMU's, and returns what it prints there."""
+    """Build a program for a board of QEMU; returns what it prints there."""
     printed, script = program.with_suffix(".txt"), engine / SCRIPT
     link = ["-nostartfiles", "--specs=nano.specs", "-Wl,--gc-sections", "-T", str(script)]
     compiler = [COMPILER, *COMMON, *OPTIMIZE, *core.flags, *BARE]
@@ -160,7 +160,7 @@ def print_of_board(program: Path, core: Core, main: Path, *, engine: Path = ENGI
 
 
 def run_on_board(folder: Path, core: Core, *, engine: Path = ENGINE) -> tuple[Run, dict[str, int]]:
-    """main.c on a board; also the bytes of each section."""
+    """Run main.c on a board; returns also the bytes of each section."""
     program = folder / f"{core.board}.elf"
     run = parsed(print_of_board(program, core, engine / MAIN, engine=engine))
     check_the_count(run.loops)
@@ -169,7 +169,7 @@ def run_on_board(folder: Path, core: Core, *, engine: Path = ENGINE) -> tuple[Ru
 
 
 def run_here(folder: Path, flags: Sequence[str]) -> Run:
-    """The same program on this computer."""
+    """Run the same program on this computer."""
     program, sources = folder / "host", [ENGINE / MAIN, ENGINE / HOST]
     build(program, ["cc", *COMMON, "-O2", "-ffp-contract=off", *flags], [], sources, ENGINE)
     return parsed(run_tool([str(program)]))
@@ -197,21 +197,21 @@ def parsed(text: str) -> Run:
 
 
 def check_the_count(loops: Sequence[tuple[int, int]]) -> None:
-    """A loop of two instructions takes two instructions a round, to the last one, and a few around it."""
+    """Check that instructions are counted exactly: a loop of two takes two a round, and a few around it."""
     around = {count - 2 * rounds for rounds, count in loops}
     if len(loops) < 3 or len(around) != 1 or not 0 < around.pop() < 10:
         raise BoardError(f"instructions are not counted exactly: loops of (rounds, instructions) {loops}")
 
 
 def difference(one: Run, other: Run) -> float:
-    """The largest difference of any score; the windows must be the same."""
+    """The largest difference of two scores; both runs must have the same windows."""
     if one.frames != other.frames:
         raise BoardError(f"{len(one.frames)} windows here, {len(other.frames)} there, or others")
     return float(np.abs(one.scores - other.scores).max())
 
 
 def compared_hits(one: Run, other: Run) -> dict[str, Any]:
-    """Whether the same words were heard, and how far apart their starts and ends are."""
+    """Whether both runs found the same words, and how far apart their starts and ends are."""
     same = [hit[0] for hit in one.hits] == [hit[0] for hit in other.hits]
     apart = [
         abs(a - b)
@@ -277,7 +277,7 @@ def kept_record() -> Record:
 
 
 def table(record: dict[str, Any]) -> str:
-    """The record as a Markdown table, and what it means for a second of sound."""
+    """The record as a Markdown table, with the instructions for a second of sound below it."""
     rows = ["| | " + " | ".join(record["cores"]) + " |", "|---" * (1 + len(record["cores"])) + "|"]
 
     def row(title: str, *keys: str, form: str = "{:,}") -> None:

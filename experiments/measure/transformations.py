@@ -48,7 +48,7 @@ Pictures = npt.NDArray[np.float32]  # (B, F, T)
 
 
 def shifted(pictures: Pictures, frames: int) -> Pictures:
-    """Later by `frames`, or earlier; zeros are silence."""
+    """Moved by `frames`, later or earlier; the uncovered frames are silence."""
     out = np.zeros_like(pictures)
     if frames >= 0:
         out[..., frames:] = pictures[..., : T - frames]
@@ -58,7 +58,7 @@ def shifted(pictures: Pictures, frames: int) -> Pictures:
 
 
 def compressed(pictures: Pictures) -> Pictures:
-    """KEPT of the frames, around the middle; what lies between two frames is a line."""
+    """Compressed to KEPT of the frames around the middle, with linear interpolation between frames."""
     out = np.zeros_like(pictures)
     first = round(T * (1 - KEPT) / 2)
     last = T - first
@@ -79,13 +79,13 @@ TRANSFORMATIONS: dict[str, tuple[Callable[[Pictures], Pictures], Place]] = {
 
 
 def responses(model: circlematch.Model, pictures: Pictures, labels: npt.NDArray[np.int64]) -> npt.NDArray[np.float32]:
-    """Of the prototypes of each clip's own word: (B, M, T)."""
+    """Responses of the prototypes of each clip's own word: (B, M, T)."""
     curves, _ = model.insight(pictures)
     return curves[np.arange(len(labels)), labels]
 
 
 def compare(before: npt.NDArray[np.int64], after: npt.NDArray[np.int64], place: Place) -> dict[str, Any]:
-    """Peaks (B, M) of the original and of the transformed clips, where the transformed peak lies inside the clip."""
+    """Compare peaks (B, M) of original and transformed clips, where the expected peak lies inside the clip."""
     wanted = place(before.astype(np.float64))
     inside = (wanted >= 0) & (wanted <= T - 1)
     error = np.abs(after - wanted)[inside]
@@ -104,7 +104,7 @@ def compare(before: npt.NDArray[np.int64], after: npt.NDArray[np.int64], place: 
 
 
 def measure(model: circlematch.Model, dataset: Dataset, split: str) -> dict[str, Any]:
-    """All keywords of a split."""
+    """Compare the peaks of all keywords of a split."""
     clips = load_split(dataset, split)
     spoken = np.flatnonzero(~np.isin(clips.labels, [dataset.labels.index(label) for label in dataset.background]))
     peaks: dict[str, list[npt.NDArray[np.int64]]] = {name: [] for name in TRANSFORMATIONS}
@@ -163,7 +163,7 @@ def main(words: Sequence[str] | None = None) -> int:
     options = parser.parse_args(words)
 
     def work() -> None:
-        model = suited(options.model)  # before the recordings, which take their time
+        model = suited(options.model)  # before the recordings are read
         dataset = read_task("gsc1", options.data)
         found = measure(model, dataset, "test")
         record = {

@@ -121,20 +121,20 @@ def of_records(records: list[Record], split: str) -> tuple[float, float]:
 
 
 def draw_pareto(name: str) -> Figure:
-    """Accuracy against parameters, panel beside panel; what is published is hollow, a cross or a dot."""
+    """Accuracy against parameters, a panel for each dataset; published figures are hollow circles, crosses and dots."""
     panels, height = PARETO[name]
     peers = json.loads(PEERS.read_text())
     figure = Figure(figsize=(11, height), layout="constrained")
     beside = figure.subplots(1, len(panels))
     names = [_draw_panel(axes, panel, peers) for axes, panel in zip(beside, panels, strict=True)]
-    figure.draw_without_rendering()  # now it is known where everything lies
+    figure.draw_without_rendering()  # fixes the places of points and axes
     for axes, of_axes in zip(figure.axes, names, strict=True):
         _write_names(axes, of_axes)
     return figure
 
 
 def _draw_panel(axes: Axes, panel: Panel, peers: list[dict[str, Any]]) -> list[tuple[str, Point]]:
-    """All but the peers' names, which it returns with their places."""
+    """Draw all but the names of the peers; returns the names with their points."""
     axes.set_xscale("log")
     axes.set_xlim(800, 45_000)
     axes.set_ylim(*panel.accuracies)
@@ -168,7 +168,7 @@ def _draw_panel(axes: Axes, panel: Panel, peers: list[dict[str, Any]]) -> list[t
 
 
 def _draw_measured(axes: Axes, task: str, recipe: str, split: str, look: tuple[str, str, str]) -> bool:
-    """A curve over the widths that have records; False where there are none."""
+    """Draw a curve over the widths that have records; False where none has."""
     marker, colour, words = look
     by_width = of_widths(task, recipe)
     points = [(records[0]["parameters"], *of_records(records, split)) for records in by_width if records]
@@ -180,7 +180,7 @@ def _draw_measured(axes: Axes, task: str, recipe: str, split: str, look: tuple[s
 
 
 def _so_far(groups: Sequence[Sequence[object]]) -> str:
-    """What a legend says where a group of runs has fewer seeds than it should."""
+    """The number of seeds for a legend, where a group of runs lacks some; else empty."""
     seeds = [len(group) for group in groups if group]
     fewest, most = min(seeds), max(seeds)
     some = f"{fewest}" if fewest == most else f"{fewest} to {most}"
@@ -188,7 +188,7 @@ def _so_far(groups: Sequence[Sequence[object]]) -> str:
 
 
 def _write_names(axes: Axes, names: list[tuple[str, Point]]) -> None:
-    """The peers' names beside their points, away from each other, from all points and curves; far ones by a line."""
+    """Write each name near its point, clear of names, points and curves; a name that is not near gets a line."""
     taken = [_around(_in_points(axes, place)) for _, place in names]
     for begin, end in _lines(axes):
         taken += [_around(place) for place in _between(_in_points(axes, begin), _in_points(axes, end))]
@@ -214,7 +214,7 @@ def _write_names(axes: Axes, names: list[tuple[str, Point]]) -> None:
 
 
 def _lines(axes: Axes) -> list[tuple[Point, Point]]:
-    """Every piece of a curve and every bar of an error, from end to end."""
+    """All pieces of curves and error bars, by their ends."""
     curves = [line.get_xydata() for line in axes.get_lines() if line.get_linestyle() != "None"]
     bars = [bar for cloud in axes.collections if isinstance(cloud, LineCollection) for bar in cloud.get_segments()]
     return [((a[0], a[1]), (b[0], b[1])) for path in (*curves, *bars) for a, b in pairwise(path)]
@@ -246,8 +246,9 @@ def _apart(box: Box, others: Sequence[Box]) -> bool:
 
 
 def _free_place(axes: Axes, point: Point, width: float, taken: Sequence[Box], written: Sequence[Box]) -> Box:
-    """Where a name covers nothing that is taken and stays in the picture, as near to its point as can be; if there is
-    such a place, one whose line to the point crosses no name that is written. Where all is taken, beside its point.
+    """The nearest place for a name inside the picture that covers nothing in `taken`.
+
+    A place whose line to the point crosses no written name is preferred. Without a free place, it is beside the point.
     """
     corners = axes.transAxes.transform([(0, 0), (1, 1)]) * 72 / axes.figure.dpi
     (left, bottom), (right, top) = corners.tolist()
@@ -263,7 +264,7 @@ def _free_place(axes: Axes, point: Point, width: float, taken: Sequence[Box], wr
 
 
 def _places(point: Point, width: float) -> Iterator[Box]:
-    """Boxes for a name around a point, from near to far; at each distance first on the right, then on the left."""
+    """Boxes for a name around a point, from near to far; at each distance on the right first, then on the left."""
     for distance in range(NEAR, 100, 5):
         for turn in (0, 8, 1, -1, 7, -7, 2, -2, 6, -6, 3, -3, 5, -5, 4, -4):  # sixteenths of a circle
             aside, up = cos(turn * pi / 8), sin(turn * pi / 8)
@@ -273,7 +274,7 @@ def _places(point: Point, width: float) -> Iterator[Box]:
 
 
 def draw_ablations() -> Figure | None:
-    """The change from the full network for each row of Table 2; None where nothing was run yet."""
+    """The change from the full network for each row of Table 2; None where no task was run."""
     rows = [row for row in PAPER_ABLATIONS if row != "full"]
     bars = [("the paper, v0.02", [_paper_change(row) for row in rows], "lightgrey")]
     for task, title, split, colour in (
@@ -345,13 +346,13 @@ def draw_explained() -> Figure:
 
 
 def explained_digest() -> str:
-    """SHA-256 of what the picture is made of: its last digits are not the same on every machine."""
+    """SHA-256 of the sources of the picture; its numbers differ in their last digits between machines."""
     drawn_by = (ROOT / "circlematch" / "explain.py").read_bytes()
     return hashlib.sha256(weights_of(EXPLAINED).encode() + COMMANDS.read_bytes() + drawn_by).hexdigest()
 
 
 def digest(figure: Figure) -> str:
-    """SHA-256 of the numbers and words that a figure shows; its file carries it, so that an old one is seen."""
+    """SHA-256 of the numbers and words that a figure shows. Its file contains it, so --check finds an old file."""
     shown: list[Any] = [figure.get_suptitle()]
     for axes in figure.axes:
         legend = axes.get_legend()
