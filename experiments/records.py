@@ -2,7 +2,7 @@
 
 results/<task>/<recipe>.jsonl     the runs of a grid: a line each, the record that `circlematch train` writes
 results/measure/<kind>.jsonl      what experiments/measure/<kind>.py found: a line for each model
-results/bench/<kind>.jsonl        what `circlematch bench` printed with --json
+results/bench/<kind>.jsonl        what `circlematch bench stream --json` and `circlematch bench train --json` printed
 
 A model's measurements belong to its weights: a record of other weights is not used.
 """

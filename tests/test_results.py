@@ -126,21 +126,6 @@ def test_measurements_are_of_models_that_are_kept(kind: str) -> None:
             assert records.weights_of(row["model"]) == row["weights_sha256"]
 
 
-PAGES = ("README.md", "CONTRIBUTING.md", "docs/*.md", "engine/*.md", "examples/*.md", "circlematch/weights/*.md")
-
-
-def test_paths_that_a_page_names_exist(repository: Path) -> None:
-    folders = "circlematch|docs|engine|examples|experiments|results|tests"
-    gone = [
-        f"{page.relative_to(repository)}: {path}"
-        for pattern in PAGES
-        for page in sorted(repository.glob(pattern))
-        for path in re.findall(rf"[` (/]((?:{folders})/[\w./*-]*\w)", page.read_text())
-        if not list(repository.glob(path))
-    ]
-    assert not gone
-
-
 def test_commits_of_the_log_are_in_the_history(repository: Path) -> None:
     text = (repository / "docs" / "log.md").read_text()
     dates = re.findall(r"^## (\S+)$", text, re.MULTILINE)
