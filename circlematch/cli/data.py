@@ -14,7 +14,7 @@ from circlematch.errors import UsageError
 
 
 def add(commands: Commands) -> None:
-    """Its subcommands."""
+    """Its three subcommands."""
     summary = "get, make or look at datasets"
     parser = commands.add_parser("data", help=summary, description=summary)
     inner = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
@@ -29,19 +29,18 @@ def add(commands: Commands) -> None:
     make.add_argument("--speakers", type=int, default=24, help="how many voices")
     make.add_argument("--takes", type=int, default=3, help="recordings of each word by each voice")
     make.add_argument("--seed", type=int, default=0, help="of the voices")
-    example = "circlematch data composite --data data --out data"
-    composite = add_command(
-        inner, "composite", "lay out the composite of both versions of Speech Commands", example, run_composite
-    )
-    composite.add_argument(
-        "--data", type=Path, required=True, help="Folder that holds speech_commands_v0.01 and speech_commands_v0.02."
-    )
-    composite.add_argument("--out", type=Path, required=True, help="Folder to put it in, as links; may be the same.")
     show = add_command(
         inner, "show", "show a dataset's classes and splits", "circlematch data show --data words", run_show
     )
     add_dataset(show)
     add_json(show)
+    example = "circlematch data composite --data data --out data"
+    purpose = "Lay out the composite of both versions of Speech Commands, as links."
+    composite = add_command(inner, "composite", purpose, example, run_composite)
+    composite.add_argument(
+        "--data", type=Path, required=True, help="The folder of speech_commands_v0.01 and speech_commands_v0.02."
+    )
+    composite.add_argument("--out", type=Path, required=True, help="The folder to put it in; may be the same.")
 
 
 def run_get(options: argparse.Namespace) -> int:

@@ -8,7 +8,7 @@
  *     stack    most bytes in use
  *     test     1 where the self-test that was exported with the model is passed
  *
- * recording.h, which experiments/measure/mcu.py writes, has the recording and says which model it is for.
+ * recording.h, which experiments/mcu.py writes, has the recording and says which model it is for.
  */
 #include <string.h>
 
