@@ -72,11 +72,14 @@ def to_check(text: str | None, words: Sequence[str] | None) -> bool:
 
 def lines(path: Path) -> tuple[Record, ...]:
     """The records of a JSON Lines file; none where there is no file."""
-    return _parsed(path, path.stat().st_mtime_ns) if path.exists() else ()
+    if not path.exists():
+        return ()
+    state = path.stat()  # a file that is replaced twice within a tick of the clock has the same time
+    return _parsed(path, (state.st_ino, state.st_size, state.st_mtime_ns))
 
 
 @lru_cache(maxsize=64)
-def _parsed(path: Path, changed_ns: int) -> tuple[Record, ...]:
+def _parsed(path: Path, state: tuple[int, int, int]) -> tuple[Record, ...]:
     return tuple(json.loads(line) for line in path.read_text().splitlines())
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from shutil import copyfile
@@ -58,6 +60,21 @@ def test_a_run_is_kept_under_its_name_and_replaced_by_another_of_the_name() -> N
     path = records.RESULTS / "gsc1" / "paper.jsonl"
     assert [json.loads(line)["accuracy"]["test"] for line in path.read_text().splitlines()] == [0.8, 0.95]
     assert records.run_of("gsc1/paper/d8-seed0") is None
+
+
+def test_runs_that_end_at_the_same_time_are_all_kept() -> None:
+    names = list(grid.GRIDS["table1"]())[:6]
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(keep, names))
+    assert sorted(records.runs("gsc1", "paper")) == sorted(name.split("/")[-1] for name in names)
+
+
+def test_a_file_that_is_replaced_within_a_tick_of_the_clock_is_read_again(tmp_path: Path) -> None:
+    path = tmp_path / "some.jsonl"
+    for share in (0.1, 0.2):
+        records.write_lines(path, [{"share": share}])
+        os.utime(path, ns=(10**18, 10**18))
+        assert records.lines(path) == ({"share": share},)
 
 
 def test_a_network_of_no_row_has_no_name() -> None:
