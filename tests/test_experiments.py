@@ -40,7 +40,7 @@ def test_at_equal_sounds_a_model_has_the_smallest_bias_that_is_enough() -> None:
     validation = ClipSet("validation", np.zeros((100, 4), np.int16), np.arange(100), np.zeros(100, np.int64), (), {})
     found = sounds.at_equal_sounds(Scored(200, steps), np.zeros((200, 4), np.int16), validation)
     assert found["silence_bias"] == 1.25  # 0.75 more than it has: of the sounds 0.77, 0.87 and 0.97 are left
-    assert found["seconds_taken_for_a_keyword"] == pytest.approx(0.015)
+    assert found["seconds_with_a_keyword"] == pytest.approx(0.015)
     assert found["validation"] == pytest.approx(np.mean(lead + 0.75 < 1.57))
     always = np.full(200, 50.0)
     assert sounds.at_equal_sounds(Scored(200, always), np.zeros((200, 4), np.int16), validation) is None
@@ -77,7 +77,7 @@ def test_every_second_of_a_recording_is_classified() -> None:
     assert sounds.seconds_of(loud)[1, 0] == 16_384
     found = sounds.measure(Parrot(), [silent, loud, silent, silent])
     assert found["seconds"] == 20
-    assert found["seconds_taken_for_a_keyword"] == pytest.approx(1 / 20)
+    assert found["seconds_with_a_keyword"] == pytest.approx(1 / 20)
     assert found["by_keyword"] == {"yes": 1, "unknown": 0, "silence": 19}
     assert found["recordings_with_a_hit"] == pytest.approx(1 / 4)
 

@@ -176,7 +176,7 @@ def test_keywords_with_recordings_of_the_newer_version_stand_apart() -> None:
 def test_seeds_of_the_release_are_shown_with_what_they_made_of_sounds() -> None:
     for seed, equal in enumerate(({"validation": 0.87}, {"validation": 0.86}, None)):
         keep(f"gsc/release/d4-seed{seed}", f"w{seed}", test=0.9)
-        shares = {"recordings_with_a_hit": 0.01 + seed / 100, "seconds_taken_for_a_keyword": 0.02 + seed / 100}
+        shares = {"recordings_with_a_hit": 0.01 + seed / 100, "seconds_with_a_keyword": 0.02 + seed / 100}
         keep_sounds(f"gsc/release/d4-seed{seed}", "1", f"w{seed}", at_equal_sounds=equal, **shares)
         if seed < 2:
             keep_sounds(f"gsc/release/d4-seed{seed}", "2-5", f"w{seed}", **shares)
@@ -184,7 +184,7 @@ def test_seeds_of_the_release_are_shown_with_what_they_made_of_sounds() -> None:
         UsageError, match=r"lacks gsc/release/d4-seed2 with its weights: run .*sounds.py runs/gsc/release"
     ):
         pages.release()
-    keep_sounds("gsc/release/d4-seed2", "2-5", "w2", recordings_with_a_hit=0.03, seconds_taken_for_a_keyword=0.04)
+    keep_sounds("gsc/release/d4-seed2", "2-5", "w2", recordings_with_a_hit=0.03, seconds_with_a_keyword=0.04)
     lines = pages.release()
     assert "| v0.01, test | 90.00 ± 0.00 (3 of 5) | not run | not run | not run |" in lines
     (equal_row,) = [line for line in lines if "smallest silence bias" in line]

@@ -70,7 +70,7 @@ def measure(model: circlematch.Model, recordings: list[npt.NDArray[np.float32]])
     hits = [model.spot(recording, FRONT_END.sample_rate_hz) for recording in recordings]
     return {
         "seconds": len(words),
-        "seconds_taken_for_a_keyword": float(spoken.mean()),
+        "seconds_with_a_keyword": float(spoken.mean()),
         "by_keyword": {word: words.count(word) for word in model.labels},
         "recordings": len(recordings),
         "recordings_with_a_hit": float(np.mean([bool(found) for found in hits])),
@@ -96,7 +96,7 @@ def at_equal_sounds(
             right = biased(model, of_words, bias).argmax(axis=1) == validation.labels
             return {
                 "silence_bias": float(bias),
-                "seconds_taken_for_a_keyword": taken,
+                "seconds_with_a_keyword": taken,
                 "validation": float(right.mean()),
             }
     return None
@@ -123,7 +123,7 @@ def report(name: str, model: circlematch.Model, folds: str, found: dict[str, Any
     record = {"model": short(name), "weights_sha256": weights, "folds": folds, **found, "commit": commit()}
     keep_measure("sounds", record, ("model", "folds"))
     print(
-        f"{name}: {found['seconds_taken_for_a_keyword']:.2%} of {found['seconds']:,} seconds classified as a keyword; "
+        f"{name}: {found['seconds_with_a_keyword']:.2%} of {found['seconds']:,} seconds classified as a keyword; "
         f"a hit in {found['recordings_with_a_hit']:.2%} of {found['recordings']:,} recordings"
     )
 

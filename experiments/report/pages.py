@@ -59,7 +59,7 @@ COLUMNS = {
     "archive-v2": "archive, v0.02",
     "validation-noise": "noise",
     "recordings_with_a_hit": "sounds",
-    "seconds_taken_for_a_keyword": "seconds",
+    "seconds_with_a_keyword": "seconds",
 }
 
 
@@ -215,7 +215,7 @@ RELEASE_SPLITS = {
 }
 SOUNDS = {
     "recordings_with_a_hit": f"recordings of 5 s with a hit (threshold {THRESHOLD:g})",
-    "seconds_taken_for_a_keyword": "seconds classified as a keyword",
+    "seconds_with_a_keyword": "seconds classified as a keyword",
 }
 # `up` is among v0.02's words now; the runs of the composite were trained before it was.
 UP = "up"
@@ -360,7 +360,7 @@ def release() -> list[str]:
     for split, title in RELEASE_SPLITS.items():
         rows.append(f"| {title} | {' | '.join(cell_text(found, split, len(SEEDS)) for found in by_width)} |")
     first = [[sounds_of(record, FIRST) for record in found] for found in by_width]
-    taken = [[one["seconds_taken_for_a_keyword"] for one in of_width] for of_width in first]
+    taken = [[one["seconds_with_a_keyword"] for one in of_width] for of_width in first]
     texts = [f"{min(shares):.1%} to {max(shares):.1%}" if shares else NOT_RUN for shares in taken]
     rows.append(f"| ESC-50's first fold, all seeds: seconds classified as a keyword | {' | '.join(texts)} |")
     rows.append(_at_equal_sounds(first))
