@@ -6,7 +6,7 @@
 #   make fuzz    look for inputs that break the engine, 60 s for each harness: make fuzz SECONDS=600 (needs clang)
 #   make mutants change every term of the backward pass by 1 %, one by one; the gradient test must notice each
 #   make table   go on with the runs of the paper's tables: make table JOBS=2 DATA=../data (needs the recordings)
-#   make readme  draw README's tables, docs/tables.md, the figures and the model cards from results/
+#   make report  write README's tables, docs/tables.md, the figures and the model cards from results/
 
 PYTHON ?= python3
 VENV   ?= .venv
@@ -19,7 +19,7 @@ ENGINE := $(wildcard engine/*.c engine/*.h) engine/build.py
 
 export OMP_NUM_THREADS ?= $(shell nproc 2>/dev/null || sysctl -n hw.ncpu)
 
-.PHONY: help demo test mcu fuzz mutants lint format types tables table readme clean
+.PHONY: help demo test mcu fuzz mutants lint format types tables table report clean
 .DEFAULT_GOAL := help
 
 help:
@@ -45,8 +45,8 @@ test: lint types
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto
 
 mcu: $(VENV)/.dev
-	$(BIN)/python experiments/mcu.py
-	$(BIN)/python experiments/readme.py
+	$(BIN)/python experiments/measure/mcu.py
+	$(BIN)/python experiments/report/pages.py
 
 fuzz: $(VENV)/.dev
 	$(BIN)/python tests/fuzz/fuzz.py --seconds $(SECONDS)
@@ -71,13 +71,12 @@ tables: $(VENV)/.dev
 
 table: $(VENV)/.dev
 	$(BIN)/python experiments/grid.py table1 table2 table1-composite table2-composite --data $(DATA) --jobs $(JOBS)
-	$(MAKE) readme
+	$(MAKE) report
 
-readme: $(VENV)/.dev
-	$(BIN)/python experiments/readme.py
-	$(BIN)/python experiments/tables.py
-	$(BIN)/python experiments/release.py --cards
-	$(BIN)/python experiments/figures.py
+report: $(VENV)/.dev
+	$(BIN)/python experiments/report/pages.py
+	$(BIN)/python experiments/report/figures.py
+	$(BIN)/python experiments/report/cards.py
 
 clean:
 	rm -rf $(VENV) $(DEMO) build *.egg-info circlematch/_engine.c circlematch/_engine*.so

@@ -1,303 +1,224 @@
-"""The paper's tables as lists of runs, and a runner for them.
+"""Trains the runs of the paper's tables, of the released models and of their teachers.
 
-python experiments/grid.py table1 --jobs 2     go on with the runs that are left, one core each
-python experiments/grid.py table1 --list       what is done, running and left, and how long it will take
+python experiments/grid.py table1 --jobs 2     train whatever is left, one core for each run
+python experiments/grid.py table1 --list       show what is done, running and left, and the time that remains
 
-Each run is a process of its own with a folder of its own under runs/; it may be stopped at any time and goes on from
-its last epoch (one that was still trying beginnings begins anew). When it ends, its record is copied to results/, and a
-run whose record is there is done. `circlematch train --resume FOLDER` is all that a run needs: a cluster's scheduler
-can be given the same folders (--prepare).
+Each run is a process with a folder of its own under runs/. It may be stopped at any time and resumes after its last
+epoch (a run that was still trying restarts begins again). When it ends, its record is added to results/; a run whose
+record is there is done. `circlematch train --resume FOLDER` is all that a run needs, so --prepare writes the folders
+for a cluster's scheduler.
 """
 
 from __future__ import annotations
 
-import json
-import os
 import sys
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from statistics import mean
-from typing import Any
 
-from places import RESULTS, RUNS, attempt, parser_of
+import records
+from records import Record, attempt, parser_of, run_name, specification_of
 
-from circlematch.config import ABLATIONS, RECIPES, Network, Recipe, ablated, to_dict, with_teachers
-from circlematch.data.tasks import read_task
+from circlematch import load
+from circlematch.config import ABLATIONS, RECIPES, Network, Recipe, Specification, Teacher, ablated, distilled
+from circlematch.data.mswc import EN31, ES20
+from circlematch.data.speech_commands import LABELS
+from circlematch.data.tasks import Source
 from circlematch.errors import UsageError
 from circlematch.files import write_atomically
 from circlematch.machine import processor
+from circlematch.parameters import parameter_count
 from circlematch.training.checkpoint import read_checkpoint
-from circlematch.training.plan import PLAN, RECORD, Plan, rewrite_plan, write_plan
+from circlematch.training.plan import RECORD, Plan, ensure_plan, specify
 from circlematch.training.run import CHECKPOINT, MODEL
 from circlematch.training.several import Job, perform_all
 
 WIDTHS, SEEDS = (4, 8, 16, 32), range(5)
+TEACHER_WIDTH, TEACHER_SEEDS = 128, range(2)
+OF_DATA = ("labels", "split_rule", "notes")  # the fields of a specification that come from the dataset
+OTHER_LABELS = {"en31": EN31, "es20": ES20}
+
+# A grid: runs by full name, such as gsc1/paper/d16-no-path-seed0. Split rule and notes of the specifications are
+# empty until the dataset is read (`plan_of`).
+Grid = dict[str, Specification]
 
 
-@dataclass(frozen=True)
-class Cell:
-    """One run of a table."""
-
-    task: str
-    width: int
-    seed: int
-    ablation: str = "full"
-    recipe: str = "paper"
-    variant: str = ""  # a key of VARIANTS
-
-    @property
-    def name(self) -> str:
-        """gsc1/paper/d16-no-path-seed0: where its record and its folder lie."""
-        row = "" if self.ablation == "full" else f"-{self.ablation}"
-        if self.variant:
-            kind, _, variant = self.variant.partition("/")
-            return f"{self.task}/{kind}/d{self.width}-{variant}{row}-seed{self.seed}"
-        return f"{self.task}/{self.recipe}/d{self.width}{row}-seed{self.seed}"
-
-    @property
-    def record(self) -> Path:
-        """Where its record is kept."""
-        return RESULTS / f"{self.name}.json"
-
-    @property
-    def folder(self) -> Path:
-        """Where it runs."""
-        return RUNS / self.name
-
-    @property
-    def done(self) -> bool:
-        """Whether its record is kept, and its model if it is a teacher's."""
-        return self.record.exists() and (self.model.exists() or not self.teaches)
-
-    @property
-    def model(self) -> Path:
-        """Where its model is kept if it is a teacher: others could not be trained again without it."""
-        return RESULTS / f"{self.name}.safetensors"
-
-    @property
-    def teaches(self) -> bool:
-        """Whether others learn from it."""
-        return self.variant == TEACHING_VARIANT
-
-    @property
-    def teachers(self) -> tuple[Cell, ...]:
-        """The runs whose models it learns from."""
-        return TABLES["teachers"] if self.recipe == "release" and not self.variant else ()
-
-    def plan(self, data: Path) -> Plan:
-        """The run as plain data."""
-        network, recipe = self.settings()
-        teachers = tuple(str(teacher.model) for teacher in self.teachers)
-        network = ablated(network, self.ablation)
-        return Plan(self.task, Path(os.path.abspath(data)), None, network, recipe, self.seed, teachers=teachers)
-
-    def settings(self) -> tuple[Network, Recipe]:
-        """The network and how it is trained."""
-        network, recipe = RECIPES[self.recipe](self.width)
-        if self.teachers:
-            recipe = with_teachers(recipe)
-        return varied(network, recipe, VARIANTS[self.variant]) if self.variant else (network, recipe)
+def runs(task: str, recipe: str, wanted: Iterable[tuple[Network, Recipe, int]]) -> Grid:
+    """Networks, recipes and seeds as a grid."""
+    out: Grid = {}
+    for network, how, seed in wanted:
+        teachers = tuple(_teacher(name, run) for name, run in teachers_grid().items()) if how.distillation else ()
+        draft = Specification(task, _labels(task), "", (), network, how, seed, teachers)
+        out[f"{task}/{recipe}/{run_name(draft)}"] = draft
+    return out
 
 
-def varied(network: Network, recipe: Recipe, changes: Mapping[str, Any]) -> tuple[Network, Recipe]:
-    """The same with other values for fields of the network, the recipe or its augmentation."""
-    unknown = changes.keys() - {field.name for part in (network, recipe, recipe.augmentation) for field in fields(part)}
-    if unknown:
-        raise KeyError(f"no field is called {', '.join(sorted(unknown))}")
-    augmentation = replace(recipe.augmentation, **_fields_of(recipe.augmentation, changes))
-    varied_recipe = replace(recipe, **_fields_of(recipe, changes), augmentation=augmentation)
-    return replace(network, **_fields_of(network, changes)), varied_recipe
+def table1(task: str) -> Grid:
+    """Table 1 of a task: the paper's recipe, all widths and seeds."""
+    classes = len(_labels(task))
+    return runs(task, "paper", ((*RECIPES["paper"](width, classes), seed) for seed in SEEDS for width in WIDTHS))
 
 
-def _fields_of(part: Any, changes: Mapping[str, Any]) -> dict[str, Any]:
-    return {field.name: changes[field.name] for field in fields(part) if field.name in changes}
+def table2(task: str) -> Grid:
+    """Table 2 of a task: the ablations of D16."""
+    network, recipe = RECIPES["paper"](16, len(_labels(task)))
+    return runs(task, "paper", ((ablated(network, row), recipe, seed) for seed in SEEDS for row in ABLATIONS))
 
 
-# Other answers to questions that the paper leaves open (docs/reading.md); results/gsc1/reading/before has what was
-# tried before the present answers were found.
-READING_EPOCHS = 30
-READINGS: dict[str, dict[str, Any]] = {
-    "chosen": {},
-    "alpha1.5": {"initial_scale": 1.5},
-    "alpha2.5": {"initial_scale": 2.5},
-    "alpha5": {"initial_scale": 5.0},
-    "slope0.1": {"leaky_slope": 0.1},
-    "slope0.3": {"leaky_slope": 0.3},
-    "no-dropout": {"dropout": 0.0},
-}
-# Networks of 38,182 parameters that the release's learn from. The two that there are heard the made noise of before
-# (commit 56ccc0f); it should matter little, for they are asked about words only.
-TEACHING_VARIANT, TEACHER_WIDTH, TEACHER_SEEDS = "teacher/wide", 128, range(2)
-TEACHER = {
-    "epochs": 40,
-    "peak_learning_rate": 5e-3,
-    "dropout": 0.1,
-    "silence_share": 0.5,
-    "calibrated": False,
-    "silence_bias": 0.0,
-}
-VARIANTS: dict[str, dict[str, Any]] = {
-    **{f"reading/{name}": {"epochs": READING_EPOCHS} | changes for name, changes in READINGS.items()},
-    TEACHING_VARIANT: TEACHER,
+def release_grid() -> Grid:
+    """The runs of which the best are released."""
+    made = [(seed, *RECIPES["release"](width, len(LABELS))) for seed in SEEDS for width in WIDTHS]
+    return runs("gsc", "release", ((network, distilled(recipe), seed) for seed, network, recipe in made))
+
+
+def teachers_grid() -> Grid:
+    """The teachers of the released models: networks of 38,182 parameters."""
+    network, recipe = RECIPES["release"](TEACHER_WIDTH, len(LABELS))
+    recipe = replace(
+        recipe,
+        epochs=40,
+        peak_learning_rate=5e-3,
+        silence_share=0.5,
+        finish=replace(recipe.finish, calibrated=False, silence_bias=0.0),
+    )
+    return runs("gsc", "teacher", ((replace(network, dropout=0.1), recipe, seed) for seed in TEACHER_SEEDS))
+
+
+GRIDS: dict[str, Callable[[], Grid]] = {
+    "table1": partial(table1, "gsc1"),
+    **{f"table1-{task}": partial(table1, task) for task in ("composite", "gsc2", "en31", "es20")},
+    "table2": partial(table2, "gsc1"),
+    **{f"table2-{task}": partial(table2, task) for task in ("composite", "gsc2")},
+    "release": release_grid,
+    "teachers": teachers_grid,
 }
 
 
-def table1(task: str) -> tuple[Cell, ...]:
-    """A task, all widths and seeds."""
-    return tuple(Cell(task, width, seed) for seed in SEEDS for width in WIDTHS)
+def _labels(task: str) -> tuple[str, ...]:
+    return OTHER_LABELS.get(task, LABELS)
 
 
-def table2(task: str) -> tuple[Cell, ...]:
-    """The ablations of D16 on a task."""
-    return tuple(Cell(task, 16, seed, row) for seed in SEEDS for row in ABLATIONS)
+# ---- teachers ----------------------------------------------------------------------------------------------
 
 
-TABLES: dict[str, tuple[Cell, ...]] = {
-    "table1": table1("gsc1"),
-    **{f"table1-{task}": table1(task) for task in ("composite", "gsc2", "en31", "es20")},
-    "table2": table2("gsc1"),
-    **{f"table2-{task}": table2(task) for task in ("composite", "gsc2")},
-    "release": tuple(Cell("gsc", width, seed, recipe="release") for seed in SEEDS for width in WIDTHS),
-    "teachers": tuple(
-        Cell("gsc", TEACHER_WIDTH, seed, recipe="release", variant=TEACHING_VARIANT) for seed in TEACHER_SEEDS
-    ),
-    "reading": tuple(
-        Cell("gsc1", width, seed, variant=f"reading/{name}")
-        for width in (8, 16)
-        for name in READINGS
-        for seed in range(3)
-    ),
-}
+def teacher_model(name: str) -> Path | None:
+    """Where the model of a teacher is kept, without which its students could not be trained again; None for others."""
+    task, recipe, run = name.split("/")
+    if recipe != "teacher":
+        return None
+    return records.RESULTS / task / recipe / f"{run.replace('-', '-wide-')}.safetensors"  # as the cards name it
 
 
-def keep(cell: Cell) -> None:
-    """Copy a finished run's record to results/, and before it a teacher's model."""
-    cell.record.parent.mkdir(parents=True, exist_ok=True)
-    if cell.teaches:
-        copy(cell.folder / MODEL, cell.model)
-    copy(cell.folder / RECORD, cell.record)
+def _teacher(name: str, specification: Specification) -> Teacher:
+    """A teacher as its students' specifications name it; without a digest until it is trained."""
+    record = records.run_of(name)
+    sha256 = record["weights_sha256"] if record else ""
+    return Teacher(specification.name, parameter_count(specification.network), sha256)
 
 
-def copy(source: Path, to: Path) -> None:
-    """A file, whole or not at all."""
-    content = source.read_bytes()
-    write_atomically(to, lambda stream: stream.write(content))
+def _teacher_models(specification: Specification) -> list[Path]:
+    """The files of the teachers of a run."""
+    if not specification.teachers:
+        return []
+    return [path for name in teachers_grid() if (path := teacher_model(name)) is not None]
 
 
-def prepare(cells: Sequence[Cell], data: Path) -> None:
-    """Write the plan of every run into its folder."""
-    for task in sorted({cell.task for cell in cells}):
-        read_task(task, data)  # a wrong folder is one line, not one per run
-    for cell in cells:
-        if missing := [teacher.model for teacher in cell.teachers if not teacher.done]:
-            raise UsageError(f"{cell.name} learns from {missing[0]}, which is not there: grid.py teachers comes first")
-        plan = cell.plan(data)
-        if (cell.folder / PLAN).exists():
-            rewrite_plan(cell.folder, plan)
-        else:
-            write_plan(cell.folder, plan)
+# ---- state -------------------------------------------------------------------------------------------------
 
 
-def perform(cells: Sequence[Cell], data: Path, jobs: int) -> None:
-    """Run what is left; teachers come first."""
-    left = [cell for cell in cells if not cell.done]
-    teachers = dict.fromkeys(teacher for cell in left for teacher in cell.teachers if not teacher.done)
-    for part in (list(teachers), [cell for cell in left if cell not in teachers]):
-        run(part, data, jobs)
+def folder_of(name: str) -> Path:
+    """Where a run lies while it is trained."""
+    return records.RUNS / name
 
 
-def run(left: Sequence[Cell], data: Path, jobs: int) -> None:
-    """Run these."""
-    prepare(left, data)
-    by_folder = {cell.folder: cell for cell in left}
-    for cell in left:
-        if (cell.folder / RECORD).exists():  # it ended while nobody was there to copy the record
-            keep(cell)
-    work = [Job(cell.name, cell.folder) for cell in left if not cell.done]
-    perform_all(work, jobs, finished=lambda job: keep(by_folder[job.folder]))
+def is_done(name: str, specification: Specification) -> bool:
+    """Whether there is a record with these settings, and for a teacher also its model."""
+    record = records.run_of(name)
+    model = teacher_model(name)
+    return record is not None and _same_settings(record, specification) and (model is None or model.exists())
 
 
-def records() -> list[dict[str, Any]]:
-    """All records of training runs; the first ones did not say how many clips an epoch had."""
-    kept = [json.loads(path.read_text()) for path in sorted(RESULTS.rglob("*.json"))]
-    return [record for record in kept if "clips_per_epoch" in record]
+def _same_settings(record: Record, specification: Specification) -> bool:
+    kept = specification_of(record)
+    return (kept.network, kept.recipe, kept.seed) == (specification.network, specification.recipe, specification.seed)
 
 
-def expected_seconds(cell: Cell, known: Sequence[dict[str, Any]]) -> float | None:
-    """How long a run will take here: what a clip cost at this width at least (some runs had to share their core) and
-    how many clips such an epoch had, from the records, those of this kind of processor if there are any; None where
-    there are none of the width or of the task.
+def state_of(name: str, specification: Specification, known: Sequence[Record]) -> tuple[str, float | None]:
+    """done, running or left, and the seconds that remain; None where the records do not tell."""
+    if is_done(name, specification):
+        return "done", 0.0
+    checkpoint = folder_of(name) / CHECKPOINT
+    epochs = specification.recipe.epochs
+    history = read_checkpoint(checkpoint).history if checkpoint.exists() else ()
+    word = "running" if Job(name, folder_of(name)).running else "left"
+    if history:
+        seconds = mean(epoch.seconds for epoch in history) * (epochs - len(history))
+        return f"{word}, {len(history)} of {epochs} epochs", seconds
+    return word, expected_seconds(specification, known)
+
+
+def expected_seconds(specification: Specification, known: Sequence[Record]) -> float | None:
+    """How long a run will take: the lowest cost of a clip in runs like it, times the clips it goes through.
+
+    Runs of this kind of processor are preferred. None where there is no record of the width, or none of the task.
     """
-    network, recipe = cell.settings()
-    network = ablated(network, cell.ablation)
-    alike = [
-        record
-        for record in known
-        if record["network"]["width"] == cell.width
-        and record["step"] == "native"
-        and record["recipe"].get("optimizer", "adamw") == recipe.optimizer
-        and record["network"].get("mean_pooling", False) == network.mean_pooling
-    ]
-    here = [record for record in alike if record.get("processor") == processor()]
+    alike = [record for record in known if record["step"] == "native" and _costs_the_same(record, specification)]
+    here = [record for record in alike if record["processor"] == processor()]
     costs = [
-        record["training_seconds"] / (record["clips_per_epoch"] * _epochs_heard(record)) for record in here or alike
+        record["training_seconds"] / (record["clips_per_epoch"] * epochs_of(specification_of(record).recipe))
+        for record in here or alike
     ]
-    shares = ("unknown_share", "silence_share")
-    clips = [
-        record["clips_per_epoch"]
-        for record in known
-        if record["task"] == cell.task and all(record["recipe"].get(name) == getattr(recipe, name) for name in shares)
-    ]
-    return (
-        min(costs) * clips[0] * _epochs_heard({"epochs": recipe.epochs, "recipe": to_dict(recipe)})
-        if costs and clips
-        else None
+    clips = [record["clips_per_epoch"] for record in known if _draws_the_same(record, specification)]
+    return min(costs) * clips[0] * epochs_of(specification.recipe) if costs and clips else None
+
+
+def _costs_the_same(record: Record, specification: Specification) -> bool:
+    kept = specification_of(record)
+    return (kept.network.width, kept.network.mean_pooling, kept.recipe.optimizer) == (
+        specification.network.width,
+        specification.network.mean_pooling,
+        specification.recipe.optimizer,
     )
 
 
-def _epochs_heard(record: Mapping[str, Any]) -> int:
-    """All epochs of a run, those of its beginnings too."""
-    epochs, recipe = int(record["epochs"]), record["recipe"]
-    starts, each = recipe.get("starts", 1), recipe.get("start_epochs", 1)
-    return epochs + (starts * min(each, epochs) if starts > 1 else 0)
+def _draws_the_same(record: Record, specification: Specification) -> bool:
+    kept = specification_of(record)
+    return (kept.task, kept.recipe.unknown_share, kept.recipe.silence_share) == (
+        specification.task,
+        specification.recipe.unknown_share,
+        specification.recipe.silence_share,
+    )
 
 
-def state_of(cell: Cell, known: Sequence[dict[str, Any]]) -> tuple[str, float | None]:
-    """done, running or left, and the seconds that remain where they can be told."""
-    if cell.done:
-        return "done", 0.0
-    checkpoint = cell.folder / CHECKPOINT
-    epochs = cell.settings()[1].epochs
-    begun = read_checkpoint(checkpoint).history if checkpoint.exists() else ()
-    word = "running" if Job(cell.name, cell.folder).running else "left"
-    state = f"{word}, {len(begun)} of {epochs} epochs" if begun else word
-    if begun:
-        return state, mean(epoch.seconds for epoch in begun) * (epochs - len(begun))
-    return state, expected_seconds(cell, known)
+def epochs_of(recipe: Recipe) -> int:
+    """All epochs of a run, those of its restarts too."""
+    extra = recipe.starts * min(recipe.start_epochs, recipe.epochs) if recipe.starts > 1 else 0
+    return recipe.epochs + extra
 
 
-def show(cells: Sequence[Cell], jobs: int) -> None:
-    """A line for every run, then the sum."""
-    known = records()
-    remaining, untold = 0.0, 0
-    for cell in cells:
-        state, seconds = state_of(cell, known)
-        if cell.done:
-            accuracy = json.loads(cell.record.read_text())["accuracy"]
-            shown = ("validation",) if cell.variant else accuracy  # what is compared is not chosen by the tests
-            state += "  " + "  ".join(f"{split} {accuracy[split]:.2%}" for split in shown)
+def show(grid: Grid, jobs: int) -> None:
+    """Print a line for every run, and the sum."""
+    known = records.all_runs()
+    remaining, untold, done = 0.0, 0, 0
+    for name, specification in grid.items():
+        state, seconds = state_of(name, specification, known)
+        record = records.run_of(name)
+        if state == "done" and record is not None:
+            done += 1
+            state += "  " + "  ".join(f"{split} {share:.2%}" for split, share in record["accuracy"].items())
         elif seconds is None:
             untold += 1
         else:
             remaining += seconds
             state += f", {_minutes(seconds)}"
-        print(f"{cell.name:<44}{state}")
+        print(f"{name:<44}{state}")
     cores = "1 core" if jobs == 1 else f"{jobs} cores"
-    told = f"at least {_minutes(remaining / jobs)} remain on {cores}"
-    rest = f"how long {untold} {'run' if untold == 1 else 'runs'} will take cannot be told yet"
-    parts = ([told] if remaining or not untold else []) + ([rest] if untold else [])
-    print(f"{sum(cell.done for cell in cells)} of {len(cells)} done; {', and '.join(parts)}")
+    parts = [f"at least {_minutes(remaining / jobs)} remain on {cores}"] if remaining or not untold else []
+    if untold:
+        parts.append(f"the time of {untold} {'run' if untold == 1 else 'runs'} is not known yet")
+    print(f"{done} of {len(grid)} done; {', and '.join(parts)}")
 
 
 def _minutes(seconds: float) -> str:
@@ -305,32 +226,94 @@ def _minutes(seconds: float) -> str:
     return f"{minutes // 60} h {minutes % 60} min" if minutes >= 60 else f"{minutes} min"
 
 
+# ---- work --------------------------------------------------------------------------------------------------
+
+
+def prepare(grid: Grid, data: Path) -> None:
+    """Write the plan of every run into its folder."""
+    sources = {task: Source(task, data) for task in sorted({one.task for one in grid.values()})}
+    datasets = {task: source.read() for task, source in sources.items()}  # a wrong folder is one line, not one per run
+    for name, draft in grid.items():
+        paths = _teacher_models(draft)
+        if missing := [path for path in paths if not path.exists()]:
+            raise UsageError(f"{name} needs the teacher {missing[0]}; train it first: grid.py teachers")
+        models = [load(path) for path in paths]
+        whole = specify(datasets[draft.task], draft.network, draft.recipe, draft.seed, models)
+        _check_same_data(name, whole)
+        ensure_plan(folder_of(name), Plan(whole, sources[draft.task], tuple(str(path) for path in paths)))
+
+
+def _check_same_data(name: str, wanted: Specification) -> None:
+    """Refuse to mix runs on different data in one file."""
+    task, recipe, _ = name.split("/")
+    for record in records.runs(task, recipe).values():
+        kept = specification_of(record)
+        if changed := [field for field in OF_DATA if getattr(kept, field) != getattr(wanted, field)]:
+            raise UsageError(
+                f"the runs in results/{task}/{recipe}.jsonl were trained on other data ({', '.join(changed)}: "
+                f"{getattr(kept, changed[0])}; now {getattr(wanted, changed[0])}); move that file away to begin again"
+            )
+
+
+def perform(grid: Grid, data: Path, jobs: int) -> None:
+    """Train what is left; teachers come first."""
+    left = {name: one for name, one in grid.items() if not is_done(name, one)}
+    teachers: Grid = {}
+    if any(one.teachers for one in left.values()):
+        teachers = {name: one for name, one in teachers_grid().items() if not is_done(name, one)}
+    for part in (teachers, {name: one for name, one in left.items() if name not in teachers}):
+        train(part, data, jobs)
+
+
+def train(grid: Grid, data: Path, jobs: int) -> None:
+    """Train these."""
+    prepare(grid, data)
+    for name in grid:
+        if (folder_of(name) / RECORD).exists():  # it ended while no grid was there to keep the record
+            keep(name)
+    work = [Job(name, folder_of(name)) for name, one in grid.items() if not is_done(name, one)]
+    perform_all(work, jobs, finished=lambda job: keep(job.name))
+
+
+def keep(name: str) -> None:
+    """Add a finished run's record to results/, after copying a teacher's model there."""
+    if (model := teacher_model(name)) is not None:
+        content = (folder_of(name) / MODEL).read_bytes()
+        write_atomically(model, lambda stream: stream.write(content))
+    _, recipe, _ = name.split("/")
+    records.keep_run(recipe, records.read_json(folder_of(name) / RECORD))
+
+
 def main(words: Sequence[str] | None = None) -> int:
-    """Parse the arguments and do it."""
+    """Run the command."""
     parser = parser_of(__doc__)
-    parser.add_argument("table", nargs="+", choices=tuple(TABLES), help="which runs")
+    parser.add_argument("grid", nargs="+", choices=tuple(GRIDS), help="which runs")
     parser.add_argument("--jobs", type=int, default=1, help="runs at a time, one core each (default: 1)")
     instead = parser.add_mutually_exclusive_group()
-    instead.add_argument("--list", action="store_true", help="say what is done, running and left")
-    instead.add_argument("--prepare", action="store_true", help="only write the runs' folders, for a scheduler to take")
+    instead.add_argument("--list", action="store_true", help="show what is done, running and left")
+    instead.add_argument("--prepare", action="store_true", help="only write the runs' folders, for a scheduler")
     options = parser.parse_args(words)
     if options.jobs < 1:
         parser.error(f"--jobs is {options.jobs}; give a number of at least 1")
-    cells = tuple(dict.fromkeys(cell for name in options.table for cell in TABLES[name]))
 
     def work() -> None:
+        grid = _together(GRIDS[name]() for name in options.grid)
         if options.list:
-            show(cells, options.jobs)
+            show(grid, options.jobs)
         elif options.prepare:
-            prepare([cell for cell in cells if not cell.done], options.data)
+            prepare({name: one for name, one in grid.items() if not is_done(name, one)}, options.data)
         else:
-            perform(cells, options.data, options.jobs)
+            perform(grid, options.data, options.jobs)
 
     try:
         return attempt("grid", work)
     except KeyboardInterrupt:
-        print("grid: stopped; give the same command again to go on", file=sys.stderr)
+        print("grid: stopped; repeat the command to resume", file=sys.stderr)
         return 130
+
+
+def _together(grids: Iterable[Grid]) -> Grid:
+    return {name: one for grid in grids for name, one in grid.items()}
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
-from circlematch.config import Network, Recipe, Specification
+from circlematch.config import Network, Recipe, Specification, to_dict
 from circlematch.data.dataset import Dataset
 from circlematch.model import Card, Model
 from circlematch.nn import CircleMatch
@@ -51,3 +51,22 @@ def step_of(kind: type[NativeStep] | type[TorchStep], network: Network, recipe: 
     if kind is NativeStep:
         return NativeStep(network, recipe, 0, threads=1)
     return TorchStep(CircleMatch(config=network), recipe, threads=1)
+
+
+def record_of_run(
+    specification: Specification, *, seconds: float = 60.0, clips: int = 1000, weights: str = "w", **accuracy: float
+) -> dict[str, Any]:
+    """What a finished run records; accuracies by split, with underscores."""
+    shares = {"validation": 0.5, "test": 0.25} | {split.replace("_", "-"): share for split, share in accuracy.items()}
+    return {
+        "specification": to_dict(specification),
+        "clips_per_epoch": clips,
+        "sizes": {"train": clips},
+        "accuracy": shares,
+        "confusion": {},
+        "parameters": 1000 * specification.network.width,
+        "weights_sha256": weights,
+        "step": "native",
+        "processor": "one",
+        "training_seconds": seconds,
+    }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import sys
 from pathlib import Path
@@ -24,3 +25,11 @@ def load_script(path: str) -> ModuleType:
     finally:
         sys.path.pop(0)
     return module
+
+
+def experiment(name: str) -> ModuleType:
+    """A module of experiments/, such as grid or measure.sounds, imported once as the scripts import each other."""
+    folder = str(REPOSITORY / "experiments")
+    if folder not in sys.path:
+        sys.path.insert(0, folder)
+    return importlib.import_module(name)

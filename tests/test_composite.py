@@ -1,32 +1,25 @@
-"""experiments/composite.py: which words come from which version, and that no speaker crosses."""
+"""The composite: which words come from which version, and what the task of the released models makes of it."""
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
-from types import ModuleType
 
 import pytest
-from scripts import load_script
 
+from circlematch.cli import main
+from circlematch.data.composite import NEWER_WORDS
 from circlematch.data.tasks import read_task
+from circlematch.errors import DatasetError
 
 SPEAKERS = {"train": "0a7c2a8d", "validation": "0137b3f4", "test": "0132a06d"}
 
 
 @pytest.fixture
-def composite() -> ModuleType:
-    """The script."""
-    return load_script("experiments/composite.py")
-
-
-@pytest.fixture
-def data(tmp_path: Path, composite: ModuleType) -> Path:
-    """Both versions: a recording of each split for each word; v0.02 has a second one to learn from."""
+def data(tmp_path: Path) -> Path:
+    """Both versions: a recording of each split for each word; v0.02 has a second one for training."""
     older_words = ("yes", "no", "up", "down", "left", "right", "on", "off", "stop", "go", "cat", "bed")
-    for version, takes, words in (
-        ("v0.01", 1, older_words),
-        ("v0.02", 2, (*older_words, "follow", *composite.NEWER_WORDS)),
-    ):
+    for version, takes, words in (("v0.01", 1, older_words), ("v0.02", 2, (*older_words, "follow", *NEWER_WORDS))):
         root = tmp_path / "data" / f"speech_commands_{version}"
         lists: dict[str, list[str]] = {"validation": [], "test": []}
         for word in dict.fromkeys(words):
@@ -48,15 +41,21 @@ def write_silence(path: Path) -> None:
     path.write_bytes(b"RIFF")
 
 
-def test_words_come_from_the_version_that_has_them_whole(composite: ModuleType, data: Path, tmp_path: Path) -> None:
+def lay_out(data: Path, out: Path) -> int:
+    """The command."""
+    return main(["data", "composite", "--data", str(data), "--out", str(out)])
+
+
+def test_words_come_from_the_version_that_has_them_whole(data: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
-    assert composite.main(["--data", str(data), "--out", str(out)]) == 0
-    assert composite.main(["--data", str(data), "--out", str(out)]) == 0  # again, over itself
+    assert lay_out(data, out) == 0
+    assert lay_out(data, out) == 0  # again, over itself
     folder = out / "speech_commands_composite"
     versions = {path.name: path.resolve().parent.name[-5:] for path in folder.iterdir() if path.is_dir()}
-    assert {word for word, version in versions.items() if version == "v0.02"} == set(composite.NEWER_WORDS)
+    assert {word for word, version in versions.items() if version == "v0.02"} == set(NEWER_WORDS)
+    assert len(NEWER_WORDS) == 23
     assert {word for word, version in versions.items() if version == "v0.01"} == {
-        *("up", "right", "on", "off", "stop", "cat"),
+        *("right", "on", "off", "stop", "cat"),
         "_background_noise_",
     }
     rows = (folder / "validation_list.txt").read_text().split()
@@ -68,21 +67,42 @@ def test_words_come_from_the_version_that_has_them_whole(composite: ModuleType, 
     ]
 
 
-def test_the_task_of_the_released_models_reads_it(composite: ModuleType, data: Path, tmp_path: Path) -> None:
-    composite.main(["--data", str(data), "--out", str(tmp_path / "out")])
-    (tmp_path / "out" / "speech_commands_test_set_v0.02").unlink()  # it is empty here
-    learned = read_task("gsc", tmp_path / "out").splits["train"]
-    of_yes = [clip.path for clip in learned if clip.path is not None and clip.path.parent.name == "yes"]
-    of_up = [clip.path for clip in learned if clip.path is not None and clip.path.parent.name == "up"]
-    assert (len(of_yes), len(of_up)) == (2, 1)
+def test_it_may_lie_beside_the_versions_and_replaces_an_older_layout(data: Path) -> None:
+    folder = data / "speech_commands_composite"
+    folder.mkdir()
+    (folder / "up").symlink_to(Path("..") / "speech_commands_v0.01" / "up", target_is_directory=True)
+    assert lay_out(data, data) == 0
+    assert (folder / "up").resolve().parent.name == "speech_commands_v0.02"
+    assert not (data / "speech_commands_v0.01").is_symlink()
+    assert os.readlink(folder / "yes") == os.path.join("..", "speech_commands_v0.02", "yes")
+
+
+def test_the_composite_tells_which_words_are_of_the_newer_version(data: Path) -> None:
+    lay_out(data, data)
+    (data / "speech_commands_test_set_v0.02").rmdir()  # it is empty here
+    (note,) = [note for note in read_task("composite", data).notes if "v0.02" in note]
+    assert note == f"23 words are recordings of v0.02 ({', '.join(sorted(NEWER_WORDS))}), all others of v0.01"
+    assert note in read_task("gsc", data).notes
+    assert not any("recordings of v0.02" in note for note in read_task("gsc1", data).notes)
+
+
+def test_the_task_of_the_released_models_is_the_composite_whatever_lies_beside_it(data: Path, tmp_path: Path) -> None:
+    (data / "speech_commands_test_set_v0.02").rmdir()
+    with pytest.raises(DatasetError, match=r"composite: there is no such folder \(circlematch data composite --data"):
+        read_task("gsc", data)
+    lay_out(data, data)
+    for name, from_newer in (("gsc", {"yes", "up"}), ("gsc-both", {"yes", "up", "stop"})):
+        trained = [clip.path for clip in read_task(name, data).splits["train"] if clip.path is not None]
+        takes = {word: sum(path.parent.name == word for path in trained) for word in ("yes", "up", "stop")}
+        assert takes == {word: 2 if word in from_newer else 1 for word in takes}
 
 
 @pytest.mark.parametrize("missing", ["speech_commands_v0.02/wow", "speech_commands_v0.01/testing_list.txt"])
-def test_what_is_missing_is_named(
-    composite: ModuleType, data: Path, tmp_path: Path, missing: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_is_missing_is_named(data: Path, tmp_path: Path, missing: str, capsys: pytest.CaptureFixture[str]) -> None:
     (data / missing).rename(tmp_path / "away")
-    assert composite.main(["--data", str(data), "--out", str(tmp_path / "out")]) == 2
+    assert lay_out(data, tmp_path / "out") == 2
     said = capsys.readouterr().err
     assert said.count("\n") == 1
     assert Path(missing).name in said
+    assert "circlematch data get gsc" in said
+    assert not (tmp_path / "out").exists()

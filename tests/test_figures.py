@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import importlib
 import json
-import sys
 from itertools import combinations, pairwise
 from pathlib import Path
 from types import ModuleType
@@ -16,34 +14,28 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 from matplotlib.text import Text
+from runs import record_of_run
+from scripts import experiment
 
 
 @pytest.fixture
-def figures(repository: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+def figures() -> ModuleType:
     """The module, with the repository's records."""
-    monkeypatch.syspath_prepend(str(repository / "experiments"))
-    names = ("grid", "measured", "tables", "figures")
-    for name in names:
-        monkeypatch.delitem(sys.modules, name, raising=False)
-    module = importlib.import_module("figures")
-    for name in names:
-        monkeypatch.delitem(sys.modules, name, raising=False)
-    return module
+    return experiment("report.figures")
 
 
 @pytest.fixture
 def results(figures: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder of results of the test's own, empty."""
-    folder = tmp_path / "results"
-    monkeypatch.setitem(figures.Cell.record.fget.__globals__, "RESULTS", folder)
-    monkeypatch.setattr(figures, "RESULTS", folder)
-    return folder
+    monkeypatch.setattr(experiment("records"), "RESULTS", tmp_path / "results")
+    monkeypatch.setattr(experiment("records"), "RUNS", tmp_path / "runs")
+    return tmp_path / "results"
 
 
 def keep_transformations(results: Path, first: float) -> None:
     """A record of two changes and two prototypes."""
     curves = {"original": [[first, 0.75], [0.5, 0.5]], "+20 frames": [[0.1, 0.9], [1.0, 0.0]]}
-    path = results / "gsc1" / "transformations.json"
+    path = results / "measure" / "transformations.jsonl"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps({"model": "d16-gsc1", "example": {"word": "yes", "temporal_weights": curves}}))
 
@@ -99,10 +91,10 @@ def test_a_name_without_a_free_place_stands_beside_its_point(figures: ModuleType
 
 def test_a_title_says_that_nothing_was_run_until_there_is_a_record(figures: ModuleType, results: Path) -> None:
     assert [axes.get_title().endswith(": not run here") for axes in panels_of(figures)] == [True] * 4
-    record = figures.Cell("en31", 8, 0).record
-    assert record.is_relative_to(results)
-    record.parent.mkdir(parents=True)
-    record.write_text(json.dumps({"parameters": 2461, "accuracy": {"test": 0.875}}))
+    draft = experiment("grid").GRIDS["table1-en31"]()["en31/paper/d8-seed0"]
+    record = record_of_run(draft, test=0.875) | {"parameters": 2461}
+    experiment("records").keep_run("paper", record)
+    assert (results / "en31" / "paper.jsonl").exists()
     axes = panels_of(figures)
     assert [panel.get_title().endswith(": not run here") for panel in axes] == [True, True, False, True]
     assert [[2461.0, 87.5]] in [line.get_xydata().tolist() for line in axes[2].lines]
@@ -157,11 +149,11 @@ def test_the_check_sees_a_figure_that_shows_something_else(
     assert figures.main(["--check"]) == 0
     keep_transformations(results, 0.26)
     assert figures.main(["--check"]) == 1
-    assert capsys.readouterr().err.startswith("transformations.png does not show")
+    assert capsys.readouterr().err.startswith("transformations.png differs from results/")
     keep_transformations(results, 0.25)
     monkeypatch.setattr(figures, "EXPLAINED", "d8-gsc")
     assert figures.main(["--check"]) == 1
-    assert capsys.readouterr().err.startswith("explain.png does not show")
+    assert capsys.readouterr().err.startswith("explain.png differs from results/")
 
 
 @pytest.mark.parametrize(("flag", "code"), [("--help", 0), ("--chekc", 2)])

@@ -5,245 +5,278 @@ from __future__ import annotations
 import json
 import re
 import sys
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from io import StringIO
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
-from scripts import load_script
+from runs import record_of_run
+from scripts import experiment
 
-from circlematch.config import RECIPES, TEACHING, Augmentation, Network, Recipe, ablated, from_dict, to_dict
+import circlematch
+from circlematch.config import DISTILLATION, RECIPES, Recipe, Specification
+from circlematch.data.dataset import Dataset
+from circlematch.data.speech_commands import LABELS
 from circlematch.data.tasks import TASKS
 from circlematch.errors import CircleMatchError, UsageError
 from circlematch.files import is_locked, locked
-from circlematch.model import Card
+from circlematch.model import Card, write_model
 from circlematch.parameters import initial_tensors
 from circlematch.training.checkpoint import Checkpoint, Epoch, write_checkpoint
-from circlematch.training.plan import read_plan
+from circlematch.training.plan import read_plan, specify
 from circlematch.training.run import CHECKPOINT
 from circlematch.training.several import FailedRunError, Job, perform_all
 
+grid, records = experiment("grid"), experiment("records")
+Capture = pytest.CaptureFixture[str]
+Grid = dict[str, Specification]
+
+
+@pytest.fixture(autouse=True)
+def own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Empty results and runs."""
+    monkeypatch.setattr(records, "RESULTS", tmp_path / "results")
+    monkeypatch.setattr(records, "RUNS", tmp_path / "runs")
+
+
+def data_of(task: str, *notes: str) -> Dataset:
+    """A dataset that is known by its labels and notes alone."""
+    return Dataset(task, grid._labels(task), {}, "official lists", "", "", notes)
+
 
 @pytest.fixture
-def grid(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    """The runner, with folders of its own."""
-    module = load_script("experiments/grid.py")
-    monkeypatch.setattr(module, "RESULTS", tmp_path / "results")
-    monkeypatch.setattr(module, "RUNS", tmp_path / "runs")
-    return module
+def no_data(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Data folders are not looked at."""
+    monkeypatch.setattr(grid.Source, "read", lambda source: data_of(source.task))
 
 
-def test_the_tables_are_those_of_the_paper(grid: ModuleType) -> None:
-    table1, table2 = grid.TABLES["table1"], grid.TABLES["table2"]
-    assert {(cell.width, cell.seed) for cell in table1} == {(w, s) for w in (4, 8, 16, 32) for s in range(5)}
+def first(name: str, count: int) -> Grid:
+    """The first runs of a grid."""
+    return dict(list(grid.GRIDS[name]().items())[:count])
+
+
+def finish(name: str, draft: Specification, **told: Any) -> None:
+    """Leave what a finished run leaves in its folder."""
+    folder = grid.folder_of(name)
+    folder.mkdir(parents=True, exist_ok=True)
+    whole = replace(draft, split_rule="official lists")  # as data_of says
+    (folder / "record.json").write_text(json.dumps(record_of_run(whole, **told)))
+
+
+def keep(name: str, draft: Specification, **told: Any) -> None:
+    """A run whose record is kept."""
+    finish(name, draft, **told)
+    grid.keep(name)
+
+
+def write_teacher(name: str, draft: Specification, path: Path) -> str:
+    """A teacher's model, untrained; returns the digest of its weights."""
+    whole = specify(data_of("gsc"), draft.network, draft.recipe, draft.seed)
+    return write_model(path, Card(whole, 0, {}, "", ""), initial_tensors(draft.network, draft.seed))
+
+
+# ---- lists -------------------------------------------------------------------------------------------------
+
+
+def test_the_tables_are_those_of_the_paper() -> None:
+    table1, table2 = grid.GRIDS["table1"](), grid.GRIDS["table2"]()
+    assert {(one.network.width, one.seed) for one in table1.values()} == {
+        (w, s) for w in (4, 8, 16, 32) for s in range(5)
+    }
     assert len(table1) == 20
     assert len(table2) == 30
-    assert {cell.ablation for cell in table2 if cell.width == 16} == set(grid.ABLATIONS)
-    names = [cell.name for table in grid.TABLES.values() for cell in table]
-    assert "composite/paper/d16-no-path-seed3" in names
-    cells = [cell for table in grid.TABLES.values() for cell in table]
-    assert all(cell.task in TASKS and cell.recipe in RECIPES for cell in cells)
-    assert len({cell.record for cell in cells}) == len(set(cells))
+    assert {records.ablation_of(one.network) for one in table2.values()} == set(grid.ABLATIONS)
+    assert "composite/paper/d16-no-path-seed3" in grid.GRIDS["table2-composite"]()
+    assert all(one.task in TASKS for make in grid.GRIDS.values() for one in make().values())
 
 
-def test_every_table_that_is_shown_can_be_filled(grid: ModuleType) -> None:
-    tables = load_script("experiments/tables.py")
-    cells = {cell for table in grid.TABLES.values() for cell in table}
-    for task in tables.TASKS:
-        assert set(grid.table1(task)) <= cells
-    for task in tables.TABLE2:
-        assert set(grid.table2(task)) <= cells
+def test_the_release_is_distilled_from_the_teachers() -> None:
+    release, teachers = grid.GRIDS["release"](), grid.GRIDS["teachers"]()
+    assert len(release) == 20
+    assert all(one.recipe.distillation == DISTILLATION for one in release.values())
+    assert [(one.name, one.parameters) for one in release["gsc/release/d4-seed0"].teachers] == [
+        ("d128-gsc", 38_182)
+    ] * 2
+    assert list(teachers) == ["gsc/teacher/d128-seed0", "gsc/teacher/d128-seed1"]
+    assert all(one.recipe.distillation == 0 for one in teachers.values())
 
 
-def test_a_variant_changes_what_it_names_and_nothing_else(grid: ModuleType) -> None:
-    network, recipe = grid.varied(Network(width=8), Recipe(), {"dropout": 0.0, "epochs": 7, "coloured_silence": 0.5})
-    assert network == replace(Network(width=8), dropout=0.0)
-    assert recipe == replace(Recipe(), epochs=7, augmentation=Augmentation(coloured_silence=0.5))
-    with pytest.raises(KeyError, match="slope"):
-        grid.varied(Network(), Recipe(), {"slope": 0.2})
-    cell = grid.Cell("gsc1", 8, 2, variant="reading/slope0.3")
-    assert cell.name == "gsc1/reading/d8-slope0.3-seed2"
-    assert cell.settings()[0].leaky_slope == 0.3
-    assert cell.settings()[1].epochs == grid.READING_EPOCHS
+def test_a_table_that_is_shown_can_be_filled() -> None:
+    pages = experiment("report.pages")
+    names = {name for make in grid.GRIDS.values() for name in make()}
+    assert {name for task in pages.TASKS for name in grid.table1(task)} <= names
+    assert {name for task in pages.TABLE2 for name in grid.table2(task)} <= names
 
 
-def test_a_run_is_a_plan_in_a_folder_that_any_scheduler_can_resume(
-    grid: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+# ---- plans -------------------------------------------------------------------------------------------------
+
+
+def test_a_run_is_a_plan_in_a_folder_that_any_scheduler_can_resume(tmp_path: Path, no_data: None) -> None:
+    runs = first("table2", 3)
+    grid.prepare(runs, tmp_path / "data")
+    for name, draft in runs.items():
+        plan = read_plan(grid.folder_of(name))
+        assert (plan.specification.network, plan.specification.recipe) == (draft.network, draft.recipe)
+        assert plan.specification.split_rule == "official lists"
+        assert (plan.source.task, plan.source.data) == ("gsc1", tmp_path / "data")
+    assert (
+        read_plan(grid.folder_of("gsc1/paper/d16-no-circular-seed0")).specification.network.circular_statistics is False
+    )
+    grid.prepare(runs, tmp_path / "data")  # again: the same plans are left alone
+    name, draft = next(iter(runs.items()))
+    with pytest.raises(CircleMatchError, match=r"another specification \(recipe\)"):
+        grid.prepare({name: replace(draft, recipe=replace(draft.recipe, epochs=7))}, tmp_path / "data")
+
+
+def test_a_student_needs_its_teachers_and_its_plan_names_them(tmp_path: Path, no_data: None) -> None:
+    release = first("release", 1)
+    with pytest.raises(CircleMatchError, match=r"needs the teacher .*d128-wide-seed0\.safetensors; train it first"):
+        grid.prepare(release, tmp_path)
+    paths = [grid.teacher_model(name) for name in grid.teachers_grid()]
+    weights = [write_teacher(*item, path) for item, path in zip(grid.teachers_grid().items(), paths, strict=True)]
+    grid.prepare(release, tmp_path)
+    plan = read_plan(grid.folder_of("gsc/release/d4-seed0"))
+    assert plan.teachers == tuple(str(path) for path in paths)
+    assert [teacher.sha256 for teacher in plan.specification.teachers] == weights
+
+
+def test_runs_on_other_data_are_not_mixed_with_those_that_are_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(grid, "read_task", lambda task, data: None)
-    cells = grid.TABLES["table2"][:3]
-    grid.prepare(cells, tmp_path / "data")
-    for cell in cells:
-        assert read_plan(cell.folder) == cell.plan(tmp_path / "data")
-    assert read_plan(cells[1].folder).network.circular_statistics is False
-    grid.prepare(cells, tmp_path / "x" / ".." / "data")  # again: the same plans are left alone
-    with pytest.raises(CircleMatchError, match=r"other settings \(data\)"):
-        grid.prepare(cells, tmp_path / "elsewhere")
+    kept, left = first("table1-composite", 2).items()
+    keep(*kept)
+    monkeypatch.setattr(grid.Source, "read", lambda source: data_of(source.task, "23 words are recordings of v0.02"))
+    with pytest.raises(UsageError, match=r"composite/paper\.jsonl were trained on other data \(notes: .*23 words"):
+        grid.prepare(dict([left]), tmp_path)
 
 
-def test_a_plan_follows_what_is_done_when_training_is_over(
-    grid: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(grid, "read_task", lambda task, data: None)
-    (cell, *_) = grid.TABLES["release"]
-    with pytest.raises(CircleMatchError, match=r"d128-wide-seed0\.safetensors, which is not there"):
-        grid.prepare([cell], tmp_path)
-    for teacher in cell.teachers:
-        teacher.model.parent.mkdir(parents=True, exist_ok=True)
-        teacher.record.touch()
-        with pytest.raises(CircleMatchError, match="which is not there"):
-            grid.prepare([cell], tmp_path)
-        teacher.model.touch()
-    grid.prepare([cell], tmp_path)
-    network, recipe = cell.settings()
-    monkeypatch.setattr(grid, "RECIPES", {"release": lambda width: (network, replace(recipe, silence_bias=7.0))})
-    grid.prepare([cell], tmp_path)
-    assert read_plan(cell.folder).recipe == replace(recipe, silence_bias=7.0)
-
-    monkeypatch.setattr(grid, "RECIPES", {"release": lambda width: (network, replace(recipe, silence_bias=8.0))})
-    with locked(cell.folder), pytest.raises(CircleMatchError, match="another process trains"):
-        grid.prepare([cell], tmp_path)
-    (cell.folder / "record.json").touch()
-    with pytest.raises(CircleMatchError, match=r"has ended with another recipe; remove its record\.json"):
-        grid.prepare([cell], tmp_path)
-    assert read_plan(cell.folder).recipe == replace(recipe, silence_bias=7.0)
-    monkeypatch.setattr(grid, "RECIPES", {"release": lambda width: (network, replace(recipe, epochs=7))})
-    with pytest.raises(CircleMatchError, match="other settings"):
-        grid.prepare([cell], tmp_path)
+# ---- work --------------------------------------------------------------------------------------------------
 
 
-def write_begun(cell: object, epochs: int, seconds: float) -> None:
-    """Leave what a run that was stopped leaves."""
-    network, recipe = cell.settings()  # type: ignore[attr-defined]
-    labels = tuple(f"word{number}" for number in range(network.classes))
-    card = Card("d8-gsc1", "gsc1", labels, network, recipe, 0, epochs, {}, "", "")
-    history = (Epoch(1.0, 0.5, seconds),) * epochs
-    cell.folder.mkdir(parents=True)  # type: ignore[attr-defined]
-    write_checkpoint(cell.folder / CHECKPOINT, Checkpoint(card, initial_tensors(network, 0), {}, history))  # type: ignore[attr-defined]
+def performed(monkeypatch: pytest.MonkeyPatch, runs: Grid) -> list[str]:
+    """The names of the runs that are trained, which end at once."""
+    ran: list[str] = []
 
+    def perform_all(jobs: Sequence[Job], at_once: int, finished: Any) -> None:
+        for job in jobs:
+            ran.append(job.name)
+            finish(job.name, runs[job.name])
+            (job.folder / "model.safetensors").write_text(f"the model of {job.name}")
+            finished(job)
 
-def finish(cell: object, folder: Path, seconds: float = 60.0, optimizer: str | None = None) -> None:
-    """Leave what a finished run leaves."""
-    recipe = to_dict(cell.settings()[1])  # type: ignore[attr-defined]
-    record = {
-        "network": {"width": cell.width},  # type: ignore[attr-defined]
-        "task": cell.task,  # type: ignore[attr-defined]
-        "step": "native",
-        "epochs": 100,
-        "clips_per_epoch": 1000,
-        "recipe": recipe | ({"optimizer": optimizer} if optimizer else {}),
-        "training_seconds": seconds,
-        "accuracy": {"validation": 0.5, "test": 0.25},
-    }
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "record.json").write_text(json.dumps(record))
+    monkeypatch.setattr(grid, "perform_all", perform_all)
+    return ran
 
 
 def test_only_what_is_left_is_run_and_its_record_is_kept(
-    grid: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, no_data: None
 ) -> None:
-    cells = grid.TABLES["table1"][:4]
-    ran: list[str] = []
-
-    def perform_all(jobs: list[Job], at_once: int, finished: object) -> None:
-        for job in jobs:
-            ran.append(job.name)
-            finish(next(cell for cell in cells if cell.folder == job.folder), job.folder)
-            finished(job)  # type: ignore[operator]
-
-    monkeypatch.setattr(grid, "perform_all", perform_all)
-    monkeypatch.setattr(grid, "read_task", lambda task, data: None)
-    finish(cells[0], cells[0].folder)
-    grid.keep(cells[0])  # done
-    finish(cells[1], cells[1].folder)  # ended, but its record was not copied
-    grid.perform(cells, tmp_path / "data", jobs=2)
-    assert ran == [cells[2].name, cells[3].name]
-    assert all(cell.done for cell in cells)
+    runs = first("table1", 4)
+    ran, names = performed(monkeypatch, runs), list(runs)
+    keep(names[0], runs[names[0]])  # done
+    finish(names[1], runs[names[1]])  # ended, but its record was not kept
+    grid.perform(runs, tmp_path / "data", jobs=2)
+    assert ran == names[2:]
+    assert all(grid.is_done(name, one) for name, one in runs.items())
+    assert sorted(records.runs("gsc1", "paper")) == sorted(name.split("/")[-1] for name in names)
     ran.clear()
-    grid.perform(cells, tmp_path / "data", jobs=2)
+    grid.perform(runs, tmp_path / "data", jobs=2)
     assert ran == []
 
 
-def test_teachers_are_trained_first_and_their_models_are_kept_for_those_who_learn_from_them(
-    grid: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_record_with_other_settings_is_not_done_and_is_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, no_data: None
 ) -> None:
-    learners, teachers = grid.TABLES["release"][:2], grid.TABLES["teachers"]
-    ran: list[str] = []
-
-    def perform_all(jobs: list[Job], at_once: int, finished: object) -> None:
-        for job in jobs:
-            ran.append(job.name)
-            finish(next(cell for cell in (*learners, *teachers) if cell.folder == job.folder), job.folder)
-            (job.folder / "model.safetensors").write_text(f"the model of {job.name}")
-            finished(job)  # type: ignore[operator]
-
-    monkeypatch.setattr(grid, "perform_all", perform_all)
-    monkeypatch.setattr(grid, "read_task", lambda task, data: None)
-    grid.perform(learners, tmp_path / "data", jobs=1)
-    assert ran == [cell.name for cell in (*teachers, *learners)]
-    plan = read_plan(learners[0].folder)
-    assert [Path(name).read_text() for name in plan.teachers] == [f"the model of {cell.name}" for cell in teachers]
-    assert plan.recipe.teaching == TEACHING
-    assert not list(grid.RESULTS.rglob("release/*.safetensors"))
-    assert read_plan(teachers[0].folder).teachers == ()
+    ((name, draft),) = first("table1", 1).items()
+    keep(name, replace(draft, recipe=replace(draft.recipe, epochs=7)))
+    assert not grid.is_done(name, draft)
+    (grid.folder_of(name) / "record.json").unlink()
+    assert performed(monkeypatch, {name: draft}) == []
+    grid.perform({name: draft}, tmp_path, jobs=1)
+    (record,) = records.runs("gsc1", "paper").values()
+    assert record["specification"]["recipe"]["epochs"] == 100
 
 
-def test_the_list_says_what_is_done_running_and_left_and_how_long_it_takes(
-    grid: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def test_teachers_are_trained_first_and_their_models_are_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, no_data: None
 ) -> None:
-    cells = grid.TABLES["table1"][:3]
-    finish(cells[0], cells[0].folder, seconds=600)
-    grid.keep(cells[0])
-    other = grid.RESULTS / "gsc1" / "steps" / "loss-curves.json"  # a record of something else
-    other.parent.mkdir(parents=True)
-    other.write_text("{}")
-    again = grid.Cell(cells[0].task, cells[0].width, seed=4)
-    noisy = grid.Cell("gsc", cells[0].width, seed=0, recipe="release")  # of whose epochs nothing is known
-    with locked(cells[1].folder):
-        grid.show((*cells, again, noisy), jobs=1)
-    lines = capsys.readouterr().out.splitlines()
-    assert re.search(r"d4-seed0 +done +validation 50.00%  test 25.00%", lines[0])
-    assert re.search(r"d8-seed0 +running$", lines[1])
-    assert re.search(r"d16-seed0 +left$", lines[2])
-    assert re.search(r"d4-seed4 +left, 10 min$", lines[3])
-    assert re.search(r"gsc/release/d4-seed0 +left$", lines[4])
-    told = "at least 10 min remain on 1 core, and how long 3 runs will take cannot be told yet"
-    assert lines[-1] == f"1 of 5 done; {told}"
+    students, teachers = first("release", 2), grid.teachers_grid()
+    ran = performed(monkeypatch, students | teachers)
+
+    def load(path: Path) -> circlematch.Model:
+        assert path.read_text() == f"the model of {list(teachers)[int(path.stem[-1])]}"
+        whole = specify(data_of("gsc"), teachers["gsc/teacher/d128-seed0"].network, Recipe(), 0)
+        return circlematch.Model(Card(whole, 0, {}, "", ""), {})
+
+    monkeypatch.setattr(grid, "load", load)
+    monkeypatch.setattr("circlematch.training.plan.digest", lambda tensors: "a teacher's")
+    grid.perform(students, tmp_path / "data", jobs=1)
+    assert ran == [*teachers, *students]
+    assert sorted(path.name for path in records.RESULTS.rglob("*.safetensors")) == [
+        "d128-wide-seed0.safetensors",
+        "d128-wide-seed1.safetensors",
+    ]
+    assert read_plan(grid.folder_of("gsc/teacher/d128-seed0")).teachers == ()
+    grid.teacher_model("gsc/teacher/d128-seed1").unlink()
+    assert [name for name, one in teachers.items() if not grid.is_done(name, one)] == ["gsc/teacher/d128-seed1"]
 
 
-def test_the_time_that_is_left_is_that_of_a_begun_runs_own_epochs_or_of_the_same_optimizers(
-    grid: ModuleType, capsys: pytest.CaptureFixture[str]
+# ---- lists of states ---------------------------------------------------------------------------------------
+
+
+def test_the_list_says_what_is_done_running_and_left_and_how_long_it_takes(capsys: Capture) -> None:
+    runs = first("table1", 3)
+    names = list(runs)
+    keep(names[0], runs[names[0]], seconds=600)
+    again = {name: grid.GRIDS["table1"]()[name] for name in ("gsc1/paper/d4-seed4",)}
+    noisy = first("release", 1)  # of whose epochs nothing is known
+    with locked(grid.folder_of(names[1])):
+        grid.show(runs | again | noisy, jobs=1)
+    rows = capsys.readouterr().out.splitlines()
+    assert re.search(r"d4-seed0 +done +validation 50.00%  test 25.00%", rows[0])
+    assert re.search(r"d8-seed0 +running$", rows[1])
+    assert re.search(r"d16-seed0 +left$", rows[2])
+    assert re.search(r"d4-seed4 +left, 10 min$", rows[3])
+    assert re.search(r"gsc/release/d4-seed0 +left$", rows[4])
+    assert rows[-1] == "1 of 5 done; at least 10 min remain on 1 core, and the time of 3 runs is not known yet"
+
+
+def test_a_begun_runs_own_epochs_tell_the_time_that_is_left(capsys: Capture) -> None:
+    ((name, draft),) = first("table1", 1).items()
+    card = Card(specify(data_of("gsc1"), draft.network, draft.recipe, 0), 25, {}, "", "")
+    history = (Epoch(1.0, 0.5, 4.0),) * 25
+    write_checkpoint(
+        grid.folder_of(name) / CHECKPOINT, Checkpoint(card, initial_tensors(draft.network, 0), {}, history)
+    )
+    grid.show({name: draft}, jobs=2)
+    rows = capsys.readouterr().out.splitlines()
+    assert rows[0].endswith(" left, 25 of 100 epochs, 5 min")
+    assert rows[-1] == "0 of 1 done; at least 2 min remain on 2 cores"
+
+
+def test_the_forecast_is_that_of_the_fastest_like_run_of_this_processor_if_there_is_one(
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    known, unlike, alike = (grid.Cell("gsc", 16, seed, recipe="release") for seed in range(3))
-    finish(known, known.folder, optimizer="adamw")
-    grid.keep(known)
-    grid.show((unlike,), jobs=1)
-    finish(unlike, unlike.folder, seconds=1200)
-    grid.keep(unlike)
-    begun, trial = grid.Cell("gsc1", 8, seed=3), grid.Cell("gsc1", 8, 0, variant="reading/chosen")
-    write_begun(begun, epochs=25, seconds=4.0)
-    finish(trial, trial.folder)
-    grid.keep(trial)
-    grid.show((alike, begun, trial), jobs=2)
-    lines = capsys.readouterr().out.splitlines()
-    assert lines[0].endswith(" left")
-    assert lines[2].endswith(" left, 20 min")
-    assert lines[3].endswith(" left, 25 of 100 epochs, 5 min")
-    assert lines[4].endswith(" done  validation 50.00%")  # a trial's test is not shown
-    assert lines[5] == "1 of 3 done; at least 12 min remain on 2 cores"
+    draft = first("table1", 1)["gsc1/paper/d4-seed0"]
+    pooled = replace(draft, network=replace(draft.network, mean_pooling=True))
+    soap = replace(draft, recipe=replace(draft.recipe, optimizer="soap"))
+    known = [record_of_run(draft, seconds=seconds) for seconds in (5000, 600)] + [record_of_run(soap, seconds=1)]
+    assert grid.expected_seconds(draft, known) == pytest.approx(600)
+    assert grid.expected_seconds(pooled, known) is None
+    monkeypatch.setattr(grid, "processor", lambda: "another")
+    here = record_of_run(draft, seconds=900) | {"processor": "another"}
+    assert grid.expected_seconds(draft, [*known, here]) == pytest.approx(900)
 
 
-def test_the_forecast_is_that_of_the_fastest_like_run(grid: ModuleType, tmp_path: Path) -> None:
-    slow, fast = grid.Cell("gsc1", 8, 0), grid.Cell("gsc1", 8, 1)
-    finish(slow, grid.RESULTS / "gsc1" / "paper" / "beside" / "another", seconds=5000)
-    finish(fast, grid.RESULTS / "gsc1" / "paper", seconds=600)
-    pooled = grid.Cell("gsc1", 8, 2, ablation="mean-pooling")
-    assert len(grid.records()) == 2
-    assert grid.expected_seconds(slow, grid.records()) == pytest.approx(600)
-    assert grid.expected_seconds(pooled, grid.records()) is None
+@pytest.mark.parametrize(("epochs", "starts", "all_of_them"), [(100, 1, 100), (100, 4, 124), (2, 4, 10)])
+def test_the_epochs_of_restarts_count_in_the_forecast(epochs: int, starts: int, all_of_them: int) -> None:
+    assert grid.epochs_of(Recipe(epochs=epochs, starts=starts, start_epochs=6)) == all_of_them
+
+
+# ---- the command -------------------------------------------------------------------------------------------
 
 
 def test_a_folder_is_held_by_one_process_at_a_time(tmp_path: Path) -> None:
@@ -265,7 +298,7 @@ def test_a_lock_that_is_let_go_in_a_moment_is_waited_for(tmp_path: Path, monkeyp
             assert free
 
 
-def test_a_wrong_argument_is_one_line(grid: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_wrong_argument_is_one_line(capsys: Capture) -> None:
     for words, told in (
         (["table9"], "table9"),
         (["table1", "--jobs", "0"], "--jobs"),
@@ -279,7 +312,7 @@ def test_a_wrong_argument_is_one_line(grid: ModuleType, capsys: pytest.CaptureFi
         assert line.count("\n") == 1
 
 
-def test_missing_data_is_one_line(grid: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_missing_data_is_one_line(tmp_path: Path, capsys: Capture) -> None:
     assert grid.main(["table1", "--data", str(tmp_path / "nowhere")]) == 2
     assert "there is no such folder" in capsys.readouterr().err
 
@@ -295,59 +328,13 @@ def test_a_record_that_cannot_be_kept_is_told(tmp_path: Path) -> None:
         def command(self) -> list[str]:
             return [sys.executable, "-c", "pass"]
 
-    def keep(job: Job) -> None:
+    def refuse(job: Job) -> None:
         raise OSError(f"no room for {job.name}")
 
     with pytest.raises(FailedRunError, match=r"^one: no room for one$"):
-        perform_all([Quick("one", tmp_path / "one")], 1, StringIO(), finished=keep)
+        perform_all([Quick("one", tmp_path / "one")], 1, StringIO(), finished=refuse)
 
 
-@pytest.mark.parametrize(("epochs", "starts", "all_of_them"), [(100, 1, 100), (100, 4, 124), (2, 4, 10)])
-def test_the_epochs_of_beginnings_are_counted_when_time_is_foretold(epochs: int, starts: int, all_of_them: int) -> None:
-    grid = load_script("experiments/grid.py")
-    assert grid._epochs_heard({"epochs": epochs, "recipe": {"starts": starts, "start_epochs": 6}}) == all_of_them
-
-
-def test_every_kept_record_has_the_settings_of_its_cell() -> None:
-    """After a change of a recipe old records would count as done, and be averaged with new ones."""
-    grid = load_script("experiments/grid.py")
-    usual = settings_of(to_dict(Network()), to_dict(Recipe()))  # old records lack what was not there yet
-    compared = 0
-    for cell in {cell for cells in grid.TABLES.values() for cell in cells if cell.done}:
-        record = json.loads(cell.record.read_text())
-        network, recipe = cell.settings()
-        wanted = settings_of(to_dict(ablated(network, cell.ablation)), to_dict(recipe))
-        found = usual | settings_of(record["network"], record["recipe"])
-        if recipe.starts == 1:
-            found["start_epochs"] = wanted["start_epochs"]  # not in use
-        assert found == wanted, cell.name
-        compared += 1
-    assert compared > 100
-
-
-def test_the_records_of_a_task_and_recipe_have_learned_from_the_same_data() -> None:
-    """After a change of a dataset, too."""
-    grid = load_script("experiments/grid.py")
-    sizes: dict[tuple[str, str], dict[str, dict[str, int]]] = {}
-    for cell in {cell for cells in grid.TABLES.values() for cell in cells if cell.done and not cell.variant}:
-        record = json.loads(cell.record.read_text())
-        sizes.setdefault((cell.task, cell.recipe), {})[cell.name] = record["sizes"]
-    assert {("gsc1", "paper"), ("composite", "paper"), ("gsc", "release")} <= sizes.keys()
-    for of_cell in sizes.values():
-        first = next(iter(of_cell.values()))
-        assert all(found == first for found in of_cell.values()), of_cell
-
-
-def settings_of(network: dict[str, Any], recipe: dict[str, Any]) -> dict[str, Any]:
-    """All settings of a run in one place, but the number of classes, which its dataset decides."""
-    both = {**network, **recipe, **recipe["augmentation"]}
-    return {key: value for key, value in both.items() if key not in ("classes", "augmentation")}
-
-
-def test_records_of_the_release_have_the_recipe_of_their_cells() -> None:
-    """What is done when training is over may change while a run is under way; the tables must not mix two ends."""
-    grid = load_script("experiments/grid.py")
-    done = [cell for cell in grid.TABLES["release"] if cell.done]
-    assert done
-    for cell in done:
-        assert from_dict(Recipe, json.loads(cell.record.read_text())["recipe"]) == cell.settings()[1], cell.name
+def test_labels_of_the_drafts_are_those_of_their_recipes() -> None:
+    assert all(len(one.labels) == one.network.classes for make in grid.GRIDS.values() for one in make().values())
+    assert RECIPES["paper"](8, len(LABELS))[0] == grid.GRIDS["table1"]()["gsc1/paper/d8-seed0"].network

@@ -1,4 +1,4 @@
-"""How experiments/detection.py judges hits in a long recording, and what the scripts say of a wrong name or folder."""
+"""How hits in a long recording are judged, and how experiments/measure reports a wrong name or folder."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 from layouts import KEYWORDS, loudest_hz, speech_commands, tone, write_level, write_sound
-from scripts import load_script
+from scripts import experiment
 from test_speech_commands import TRAIN, VALIDATION, names
 
 import circlematch
@@ -25,10 +25,10 @@ Samples = npt.NDArray[np.float32]
 
 @pytest.fixture
 def detection(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    """The script, with a folder of its own for records."""
-    module = load_script("experiments/detection.py")
-    monkeypatch.setattr(module, "RECORDS", tmp_path / "records")
-    return module
+    """The script, with empty results."""
+    monkeypatch.setattr(experiment("records"), "RESULTS", tmp_path / "results")
+    monkeypatch.setattr(experiment("records"), "RUNS", tmp_path / "runs")
+    return experiment("measure.detection")
 
 
 @pytest.fixture
@@ -214,7 +214,7 @@ def test_a_released_models_record_is_kept_and_told(
 ) -> None:
     monkeypatch.setattr(detection, "make_recording", lambda data: (example, [detection.Word("yes", 0.0, 1.0)]))
     assert detection.main(["d16-gsc"]) == 0
-    record = json.loads((tmp_path / "records" / "d16-gsc.json").read_text())
+    record = json.loads((tmp_path / "results" / "measure" / "detection.jsonl").read_text())
     assert (record["model"], record["keywords"], record["right"]) == ("d16-gsc", 1, 1)
     assert capsys.readouterr().out.startswith(f"d16-gsc: 1 of 1 words found, {record['false']} false hits in 0 minutes")
 
@@ -224,13 +224,13 @@ def test_a_model_that_reports_nothing_is_one_line(
 ) -> None:
     quiet = np.zeros(32_000, np.float32)
     monkeypatch.setattr(detection, "make_recording", lambda data: (quiet, [detection.Word("yes", 0.0, 1.0)]))
-    assert one_line(detection, capsys, "d16-gsc") == "detection: d16-gsc reports no word in the whole recording\n"
+    assert one_line(detection, capsys, "d16-gsc") == "detection: d16-gsc reports no keyword in the whole recording\n"
 
 
 @pytest.fixture
 def script(request: pytest.FixtureRequest) -> ModuleType:
-    """A script, by its name."""
-    return load_script(f"experiments/{request.param}.py")
+    """A script of experiments/measure, by its name."""
+    return experiment(f"measure.{request.param}")
 
 
 def one_line(script: ModuleType, capsys: pytest.CaptureFixture[str], *words: str) -> str:
@@ -239,11 +239,11 @@ def one_line(script: ModuleType, capsys: pytest.CaptureFixture[str], *words: str
     out, err = capsys.readouterr()
     assert out == ""
     assert err.count("\n") == 1
-    assert err.startswith(f"{script.__name__}: ")
+    assert err.startswith(f"{script.__name__.split('.')[-1]}: ")
     return err
 
 
-@pytest.mark.parametrize("script", ["detection", "lean", "world"], indirect=True)
+@pytest.mark.parametrize("script", ["detection", "sounds"], indirect=True)
 def test_an_unknown_model_is_one_line_before_any_recording_is_read(
     script: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -254,44 +254,6 @@ def test_an_unknown_model_is_one_line_before_any_recording_is_read(
     assert "d16-gsc" in said
 
 
-@pytest.mark.parametrize("script", ["archive", "detection", "errors", "lean", "world", "structure"], indirect=True)
-def test_missing_data_is_one_line(
-    script: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(script, "RESULTS", tmp_path / "results", raising=False)
-    models = () if script.__name__ == "structure" else ("d4-gsc",)
-    assert "nowhere" in one_line(script, capsys, *models, "--data", str(tmp_path / "nowhere"))
-
-
-@pytest.mark.parametrize("script", ["world"], indirect=True)
-def test_a_model_file_is_called_by_its_run(script: ModuleType, tmp_path: Path) -> None:
-    for name in ("runs/gsc/release/d16-seed0", "elsewhere/mine"):
-        (tmp_path / name).mkdir(parents=True)
-        (tmp_path / name / "model.safetensors").touch()
-    assert script.short(str(tmp_path / "runs/gsc/release/d16-seed0/model.safetensors")) == "gsc-release-d16-seed0"
-    assert script.short(str(tmp_path / "elsewhere/mine/model.safetensors")) == "mine"
-    deep = tmp_path / "runs" / "here" / "runs" / "d8-seed1"
-    deep.mkdir(parents=True)
-    (deep / "model.safetensors").touch()
-    assert script.short(str(deep / "model.safetensors")) == "d8-seed1"
-    assert script.short("d16-gsc") == "d16-gsc"
-
-
-@pytest.mark.parametrize("script", ["structure"], indirect=True)
-def test_no_seeds_are_no_run(script: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as stopped:
-        script.main(["--seeds", "0"])
-    assert stopped.value.code == 2
-    assert "--seeds is 0" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("script", ["structure"], indirect=True)
-def test_an_unknown_structure_lists_those_that_there_are(
-    script: ModuleType, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with pytest.raises(SystemExit) as stopped:
-        script.main(["--structures", "chosen", "lifting-9-taps"])
-    assert stopped.value.code == 2
-    said = capsys.readouterr().err
-    assert "'lifting-9-taps'" in said
-    assert all(name in said for name in script.STRUCTURES)
+@pytest.mark.parametrize("script", ["clips", "detection", "sounds"], indirect=True)
+def test_missing_data_is_one_line(script: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert "nowhere" in one_line(script, capsys, "d4-gsc", "--data", str(tmp_path / "nowhere"))

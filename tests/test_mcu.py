@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shutil
@@ -20,7 +19,7 @@ from circlematch.safetensors import digest
 
 ROOT = Path(__file__).resolve().parent.parent
 
-mcu = load_script("experiments/mcu.py")
+mcu = load_script("experiments/measure/mcu.py")
 MISSING = mcu.why_not()
 needs_tools = pytest.mark.skipif(MISSING is not None, reason=str(MISSING))
 
@@ -47,7 +46,7 @@ def test_instructions_memory_and_scores_on_every_core(tmp_path: Path) -> None:
     """Measured anew; and the record that is kept says the same, where it was made by the same compiler."""
     record = mcu.measure(mcu.MODEL, tmp_path)
     expect_bars(record)
-    kept = json.loads((mcu.RECORDS / f"{mcu.MODEL}.json").read_text())
+    kept = mcu.kept_record()
     if kept["compiler"] != record["compiler"]:
         return
     for name, core in record["cores"].items():
@@ -59,7 +58,7 @@ def test_instructions_memory_and_scores_on_every_core(tmp_path: Path) -> None:
 
 
 def test_the_record_that_is_kept_is_of_the_released_model_and_within_the_bars() -> None:
-    record = json.loads((mcu.RECORDS / f"{mcu.MODEL}.json").read_text())
+    record = mcu.kept_record()
     assert record["weights_sha256"] == digest(dict(load(mcu.MODEL).tensors))
     expect_bars(record)
 
@@ -136,7 +135,7 @@ def test_the_program_of_the_engines_readme_hears_on_a_board_what_python_hears(tm
         ["arm-none-eabi-size", "-A", tmp_path / "main.elf"], stdout=subprocess.PIPE, text=True, check=True
     ).stdout
     variables = sum(int(size) for size in re.findall(r"^\.(?:bss|data|memory) +(\d+)", listing, re.MULTILINE))
-    stack = json.loads((mcu.RECORDS / f"{mcu.MODEL}.json").read_text())["cores"]["Cortex-M4F"]["ram_bytes"]["stack"]
+    stack = mcu.kept_record()["cores"]["Cortex-M4F"]["ram_bytes"]["stack"]
     assert 19_000 < variables + stack <= 20 * 1024  # with its microphone's buffer
 
 
@@ -159,7 +158,7 @@ def test_an_exact_count_is_taken() -> None:
 
 
 def test_without_the_tools_make_mcu_names_the_packages(tmp_path: Path) -> None:
-    script = str(ROOT / "experiments" / "mcu.py")
+    script = str(ROOT / "experiments" / "measure" / "mcu.py")
     environment = {**os.environ, "PATH": str(tmp_path), "PYTHONPATH": str(ROOT)}
     result = subprocess.run([sys.executable, script], capture_output=True, text=True, env=environment)
     assert result.returncode == 1

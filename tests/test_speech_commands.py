@@ -421,22 +421,28 @@ def test_a_missing_archive_is_named(tmp_path: Path) -> None:
 
 
 def test_an_unknown_task_lists_the_tasks(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="no task is called 'gsc3'; there are gsc1, gsc2, composite, gsc, en31, es20"):
+    with pytest.raises(
+        UsageError, match="no task is called 'gsc3'; there are gsc1, gsc2, composite, gsc, gsc-both, en31, es20"
+    ):
         read_task("gsc3", tmp_path)
 
 
 # ---- both versions together --------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("newer", ["speech_commands_v0.02", "speech_commands_composite"])
-def test_both_versions_learn_from_the_newer_and_are_measured_by_the_older(tmp_path: Path, newer: str) -> None:
+@pytest.mark.parametrize(
+    ("task", "newer"), [("gsc-both", "speech_commands_v0.02"), ("gsc", "speech_commands_composite")]
+)
+def test_both_versions_learn_from_the_newer_and_are_measured_by_the_older(
+    tmp_path: Path, task: str, newer: str
+) -> None:
     older = speech_commands(tmp_path / "speech_commands_v0.01", names(TRAIN, VALIDATION, TEST))
     more = [f"{word}/{TRAIN}_nohash_{take}" for word in (*KEYWORDS, *OTHERS) for take in range(3)]
     speech_commands(tmp_path / newer, [*more, *names(VALIDATION, TEST)])
     archive(tmp_path / "speech_commands_test_set_v0.01")
     archive(tmp_path / "speech_commands_test_set_v0.02", takes=2)
 
-    dataset = read_task("gsc", tmp_path)
+    dataset = read_task(task, tmp_path)
 
     alone = read_task("gsc1", tmp_path)
     assert {clip.path.parents[1].name for clip in dataset.splits["train"] if clip.path} == {newer}
@@ -471,7 +477,7 @@ def test_what_the_newer_version_left_out_is_learned_from_too_whatever_its_takes_
     from_older = [path for path in learned if path.is_relative_to(older)]
     assert sorted(from_older) == [older / word / f"{TRAIN}_nohash_1.wav" for word in ("bed", "yes")]
     assert len(learned) == len(set(learned))
-    assert "2 of speech_commands_v0.01 that it left out" in dataset.notes[-1]
+    assert "2 of speech_commands_v0.01 that v0.02 left out" in dataset.notes[-1]
 
 
 def test_a_recording_that_cannot_be_opened_does_not_keep_the_others_from_being_read(tmp_path: Path) -> None:
@@ -480,7 +486,7 @@ def test_a_recording_that_cannot_be_opened_does_not_keep_the_others_from_being_r
     for root in (older, newer):
         (root / "yes" / f"{TRAIN}_nohash_5.wav").symlink_to(tmp_path / "gone.wav")
 
-    learned = {clip.path for clip in read_task("gsc", tmp_path).splits["train"]}
+    learned = {clip.path for clip in read_task("gsc-both", tmp_path).splits["train"]}
 
     assert {root / "yes" / f"{TRAIN}_nohash_5.wav" for root in (older, newer)} <= learned
 
@@ -490,7 +496,7 @@ def test_versions_in_two_formats_cannot_be_compared(tmp_path: Path) -> None:
     speech_commands(tmp_path / "speech_commands_v0.02", names(TRAIN, VALIDATION, TEST), suffix=".flac")
 
     with pytest.raises(DatasetError, match=r"v0\.01.* and .*v0\.02.* differ in format; give both in the same"):
-        read_task("gsc", tmp_path)
+        read_task("gsc-both", tmp_path)
 
 
 def test_a_speaker_who_would_be_learned_from_and_tested_is_refused(tmp_path: Path) -> None:
@@ -499,7 +505,7 @@ def test_a_speaker_who_would_be_learned_from_and_tested_is_refused(tmp_path: Pat
     speech_commands(tmp_path / "speech_commands_v0.02", names(TRAIN, TEST), lists)
 
     with pytest.raises(DatasetError, match=r"1 speakers of .*v0.02 are in .*v0.01's held-out lists"):
-        read_task("gsc", tmp_path)
+        read_task("gsc-both", tmp_path)
 
 
 def test_a_speaker_of_whom_only_an_unknown_word_would_be_learned_is_refused_too(tmp_path: Path) -> None:
@@ -514,14 +520,16 @@ def test_a_speaker_of_whom_only_an_unknown_word_would_be_learned_is_refused_too(
     assert any((newer / f"{name}.wav").exists() for name in others)
 
     with pytest.raises(DatasetError, match=r"1 speakers of .*v0.02 are in .*v0.01's held-out lists"):
-        read_task("gsc", tmp_path)
+        read_task("gsc-both", tmp_path)
 
 
 def test_both_versions_must_be_there(tmp_path: Path) -> None:
     speech_commands(tmp_path / "speech_commands_v0.01", names(TRAIN, VALIDATION, TEST))
 
-    with pytest.raises(DatasetError, match=r"neither speech_commands_v0.02 nor speech_commands_composite"):
+    with pytest.raises(DatasetError, match=r"speech_commands_composite: there is no such folder \(.* data composite"):
         read_task("gsc", tmp_path)
+    with pytest.raises(DatasetError, match=r"speech_commands_v0.02: there is no such folder \(.* data get gsc2"):
+        read_task("gsc-both", tmp_path)
 
 
 def test_a_missing_folder_is_named_without_the_task_too(tmp_path: Path) -> None:
@@ -542,7 +550,12 @@ def test_too_few_unknown_words_are_not_passed_over_in_silence(tmp_path: Path) ->
 
 @pytest.mark.parametrize(
     ("name", "advice"),
-    [("gsc1", "data get gsc1"), ("gsc", "data get gsc2"), ("composite", "experiments/composite.py")],
+    [
+        ("gsc1", "data get gsc1"),
+        ("gsc", "data composite"),
+        ("gsc-both", "data get gsc2"),
+        ("composite", "data composite"),
+    ],
 )
 def test_a_missing_folder_is_told_with_a_command_that_exists(tmp_path: Path, name: str, advice: str) -> None:
     with pytest.raises(DatasetError, match=f"there is no such folder .*{advice}"):

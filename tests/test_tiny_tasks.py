@@ -5,12 +5,11 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
-from types import ModuleType
 
 import numpy as np
 import pytest
 from layouts import archive, mswc_rows, speech_commands, tone, write_clips, write_manifests, write_sound
-from scripts import load_script
+from scripts import experiment
 from test_network import TABLE_1
 from test_speech_commands import TEST, TRAIN, VALIDATION, names
 
@@ -71,11 +70,12 @@ SPLIT_RULES = {"gsc2": "official lists", "en31": "released manifests", "es20": "
 
 def check(record: dict[str, object], task: str) -> None:
     """The record of a run with D4 on a tiny task."""
-    assert record["task"] == task
-    assert record["labels"] == list(TASKS[task])
+    specification = record["specification"]
+    assert isinstance(specification, dict)
+    assert (specification["task"], specification["split_rule"]) == (task, SPLIT_RULES[task])
+    assert specification["labels"] == list(TASKS[task])
     assert record["parameters"] == TABLE_1[len(TASKS[task])][0]
     assert record["sizes"] == SIZES[task]
-    assert record["split_rule"] == SPLIT_RULES[task]
     assert not any(record["broken_files"].values())  # type: ignore[attr-defined]
     assert record["accuracy"].keys() == SIZES[task].keys() - {"train"}  # type: ignore[attr-defined]
     assert record["step"] == "native"
@@ -96,56 +96,27 @@ def test_the_command_trains_a_task_on_data_in_its_exact_layout(
     assert model.predict(np.zeros(16_000, np.float32), 16_000).label in TASKS[task]
 
 
-def one_epoch(width: int) -> tuple[Network, Recipe]:
+def one_epoch(width: int, classes: int) -> tuple[Network, Recipe]:
     """The paper's recipe, cut short."""
-    network, recipe = RECIPES["paper"](width)
+    network, recipe = RECIPES["paper"](width, classes)
     return network, replace(recipe, epochs=1)
 
 
 @pytest.mark.parametrize("task", TASKS)
-def test_the_grid_trains_a_cell_of_a_task_and_keeps_its_record(
+def test_the_grid_trains_a_run_of_a_task_and_keeps_its_record(
     data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, task: str
 ) -> None:
-    grid = load_script("experiments/grid.py")
-    monkeypatch.setattr(grid, "RESULTS", tmp_path / "results")
-    monkeypatch.setattr(grid, "RUNS", tmp_path / "runs")
+    grid, records = experiment("grid"), experiment("records")
+    monkeypatch.setattr(records, "RESULTS", tmp_path / "results")
+    monkeypatch.setattr(records, "RUNS", tmp_path / "runs")
     monkeypatch.setattr(grid, "RECIPES", {"paper": one_epoch})
     table = f"table1-{task}"
-    monkeypatch.setitem(grid.TABLES, table, grid.TABLES[table][:1])
+    first = dict(list(grid.GRIDS[table]().items())[:1])
+    monkeypatch.setitem(grid.GRIDS, table, lambda: first)
     assert grid.main([table, "--data", str(data)]) == 0
-    (kept,) = (tmp_path / "results").rglob("*.json")
-    assert kept == tmp_path / "results" / task / "paper" / "d4-seed0.json"
-    record = json.loads(kept.read_text())
+    (kept,) = (tmp_path / "results").rglob("*.*")
+    assert kept == tmp_path / "results" / task / "paper.jsonl"
+    (record,) = records.lines(kept)
     check(record, task)
-    assert (record["seed"], record["epochs"], record["network"]["width"]) == (0, 1, 4)
-
-
-@pytest.fixture
-def structure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    """experiments/structure.py, with folders of its own and one epoch."""
-    module = load_script("experiments/structure.py")
-    monkeypatch.setattr(module, "RESULTS", tmp_path / "results")
-    monkeypatch.setattr(module, "EPOCHS", 1)
-    monkeypatch.setattr(module, "READING_EPOCHS", 1)
-    return module
-
-
-def test_the_structures_that_are_named_are_trained_and_no_others(
-    structure: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
-) -> None:
-    data, kept = tmp_path / "data", tmp_path / "results" / "gsc1"
-    write_speech_commands(data / "speech_commands_v0.01")
-    chosen = ["--structures", "lifting-linear", "readout-bias", "--data", str(data), "--width", "4"]
-    assert structure.main([*chosen, "--seeds", "1"]) == 0
-    expected = {"structure/d4-lifting-linear-seed0": "torch", "reading/d4-readout-bias-seed0": "native"}
-    records = {path.relative_to(kept).with_suffix("").as_posix(): path for path in kept.rglob("*.json")}
-    assert records.keys() == expected.keys()
-    assert [line.split(":")[0] for line in capsys.readouterr().out.splitlines()] == [
-        Path(name).name for name in expected
-    ]
-    for name, path in records.items():
-        record = json.loads(path.read_text())
-        assert (record["task"], record["parameters"], record["step"]) == ("gsc1", TABLE_1[12][0], expected[name])
-        assert path.stem == f"d4-{record['structure']}-seed{record['seed']}"
-    monkeypatch.setattr(structure, "measure", lambda *given: pytest.fail(f"trained again: {given}"))
-    assert structure.main([*chosen, "--seeds", "1"]) == 0  # what has a record is done
+    specification = records.specification_of(record)
+    assert (specification.seed, specification.recipe.epochs, specification.network.width) == (0, 1, 4)

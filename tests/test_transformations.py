@@ -1,4 +1,4 @@
-"""Moving and compressing pictures, and comparing where the peaks go: experiments/transformations.py."""
+"""Moving and compressing pictures, and comparing where the peaks go: experiments/measure/transformations.py."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from types import ModuleType
 import numpy as np
 import numpy.typing as npt
 import pytest
-from scripts import load_script
+from scripts import experiment
 
 import circlematch
 from circlematch.data.speech_commands import LABELS
@@ -18,7 +18,7 @@ from circlematch.safetensors import digest
 
 @pytest.fixture
 def transformations() -> ModuleType:
-    return load_script("experiments/transformations.py")
+    return experiment("measure.transformations")
 
 
 def bright(*frames: int) -> npt.NDArray[np.float32]:
@@ -109,13 +109,6 @@ def test_temporal_weights_are_a_softmax_over_time(transformations: ModuleType) -
     np.testing.assert_allclose(transformations.temporal_weights(curves), [[0.25, 0.75], [0.5, 0.5]], atol=1e-6)
 
 
-def test_the_record_keeps_a_curve_on_a_line(transformations: ModuleType) -> None:
-    record = {"name": "−20 frames", "curves": [[0.25, 0.75], [1.0, 0.0]], "none": []}
-    text = transformations.as_text(record)
-    assert json.loads(text) == record
-    assert "[0.25, 0.75],\n" in text
-
-
 def test_a_model_is_looked_at_before_any_recording(
     transformations: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -139,7 +132,8 @@ def test_missing_recordings_are_one_line(
 
 
 def test_the_record_is_of_a_released_model_and_says_what_the_figure_needs(repository: Path) -> None:
-    record = json.loads((repository / "results" / "gsc1" / "transformations.json").read_text())
+    path = repository / "results" / "measure" / "transformations.jsonl"
+    (record,) = (json.loads(line) for line in path.read_text().splitlines())
     model = circlematch.load(record["model"])
     assert record["weights_sha256"] == digest(dict(model.tensors))
     assert record["example"]["word"] in LABELS

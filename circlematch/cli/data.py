@@ -34,6 +34,13 @@ def add(commands: Commands) -> None:
     )
     add_dataset(show)
     add_json(show)
+    example = "circlematch data composite --data data --out data"
+    purpose = "Lay out the composite of both versions of Speech Commands, as links."
+    composite = add_command(inner, "composite", purpose, example, run_composite)
+    composite.add_argument(
+        "--data", type=Path, required=True, help="The folder of speech_commands_v0.01 and speech_commands_v0.02."
+    )
+    composite.add_argument("--out", type=Path, required=True, help="The folder to put it in; may be the same.")
 
 
 def run_get(options: argparse.Namespace) -> int:
@@ -57,6 +64,15 @@ def run_make(options: argparse.Namespace) -> int:
         raise UsageError(f"--seed is {options.seed}; give a number of at least 0")
     count = write_words(options.folder, speakers=options.speakers, takes=options.takes, seed=options.seed)
     print(f"{options.folder}: {count} recordings of {', '.join(WORDS)}")
+    return 0
+
+
+def run_composite(options: argparse.Namespace) -> int:
+    """Lay out the composite."""
+    from circlematch.data.composite import NEWER_WORDS, lay_out
+
+    folder = lay_out(options.data, options.out)
+    print(f"{folder}: {len(NEWER_WORDS)} words of v0.02, all others of v0.01")
     return 0
 
 

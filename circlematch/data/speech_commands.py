@@ -24,6 +24,8 @@ __all__ = [
     "COMPOSITE",
     "KEYWORDS",
     "LABELS",
+    "LISTS",
+    "NEWER",
     "OLDER",
     "left_out",
     "read_archive",
@@ -37,7 +39,8 @@ KEYWORDS = ("yes", "no", "up", "down", "left", "right", "on", "off", "stop", "go
 LABELS = (*KEYWORDS, UNKNOWN, SILENCE)
 BACKGROUND_SHARE = 0.1  # unknown and silence, each, as a share of the keywords
 LISTS = {"validation": "validation_list.txt", "test": "testing_list.txt"}
-OLDER, COMPOSITE = "speech_commands_v0.01", "speech_commands_composite"
+OLDER, NEWER = "speech_commands_v0.01", "speech_commands_v0.02"
+COMPOSITE = "speech_commands_composite"  # circlematch.data.composite makes it of both
 NEWER_ARCHIVE = "speech_commands_test_set_v0.02"
 NOISE = "_background_noise_"
 NOISE_STEP_MS = 250  # between two clips of held-out noise
@@ -62,8 +65,8 @@ def split_of_speaker(speaker: str) -> str:
 
 def _how_to_get(name: str) -> str:
     if name in ("composite", "gsc"):
-        return "circlematch data composite makes it from gsc1 and gsc2"
-    return f"circlematch data get {name}"
+        return "circlematch data composite --data DIR --out DIR makes it from gsc1 and gsc2"
+    return f"circlematch data get {'gsc2' if name == 'gsc-both' else name}"
 
 
 def read_speech_commands(root: Path, name: str, archive: Path | None = None) -> Dataset:
@@ -96,22 +99,23 @@ def read_speech_commands(root: Path, name: str, archive: Path | None = None) -> 
     noise, unreadable = _noise(root / NOISE)
     if noise:
         splits["validation-noise"] = _with_noise(splits["validation"], noise)
-    notes = (*filter(None, (_too_few_unknown(split, clips) for split, clips in splits.items())), *unreadable)
+    too_few = (_too_few_unknown(split, clips) for split, clips in splits.items())
+    notes = (*filter(None, (*too_few, _origin(words))), *unreadable)
     if archive is not None:
         splits |= _archive_splits(archive, "archive")
     rule = "official lists" if len(lists) == len(LISTS) else "hash of the speaker (a list is missing)"
     return Dataset(name, LABELS, splits, rule, LICENCE, SOURCE, notes, spare, tuple(noise))
 
 
-def read_both_versions(data: Path, name: str, archive: Path | None = None) -> Dataset:
+def read_both_versions(data: Path, folder: str, name: str, archive: Path | None = None) -> Dataset:
     """Training speakers of both versions for training; validation and test of v0.01.
 
-    The training clips are all recordings of the composite and those of v0.01 that v0.02 left out: faint, cut and
-    unclear ones, a ninth of v0.01, which its test sets contain too. Both versions split the speakers by the same rule,
-    so no speaker of v0.01's validation or test set is trained on. v0.02's own archive is a split of its own,
-    "archive-v2", where it lies beside the others.
+    The training clips are those of `folder`, which holds the composite or the whole of v0.02, and the recordings of
+    v0.01 that v0.02 left out: faint, cut and unclear ones, a ninth of v0.01, which its test sets contain too. Both
+    versions split the speakers by the same rule, so no speaker of v0.01's validation or test set is trained on.
+    v0.02's own archive is a split of its own, "archive-v2", where it lies beside the others.
     """
-    newer = data / COMPOSITE
+    newer = data / folder
     second = read_speech_commands(newer, name)
     first = read_speech_commands(data / OLDER, "gsc1", archive)
     heard = (*first.splits["train"], *first.spare)
@@ -129,7 +133,7 @@ def read_both_versions(data: Path, name: str, archive: Path | None = None) -> Da
         raise DatasetError(
             f"{len(crossing)} speakers of {newer} are in {data / OLDER}'s held-out lists; get both again"
         )
-    learned = f"training clips are those of {COMPOSITE} and {len(older):,} of {OLDER} that v0.02 left out"
+    learned = f"training clips are those of {folder} and {len(older):,} of {OLDER} that v0.02 left out"
     return replace(second, splits=splits, spare=spare, notes=(*first.notes, *second.notes, learned))
 
 
@@ -174,6 +178,14 @@ def _end_of(path: Path) -> bytes:
             return hashlib.sha1(stream.read()).digest()
     except OSError:
         return bytes(path)
+
+
+def _origin(words: dict[str, Path]) -> str:
+    """A note on a composite: which words are v0.02's; empty for a set whose words are no links."""
+    if not any(path.is_symlink() for path in words.values()):
+        return ""
+    newer = [word for word, path in words.items() if path.resolve().parent.name != OLDER]
+    return f"{len(newer)} words are recordings of v0.02 ({', '.join(newer)}), all others of v0.01"
 
 
 def _speakers(clips: Iterable[Clip]) -> set[str]:

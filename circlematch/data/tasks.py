@@ -9,7 +9,7 @@ from pathlib import Path
 from circlematch.data.dataset import Dataset
 from circlematch.data.folder import read_folder
 from circlematch.data.mswc import EN31, ES20, read_mswc
-from circlematch.data.speech_commands import read_both_versions, read_speech_commands
+from circlematch.data.speech_commands import COMPOSITE, NEWER, read_both_versions, read_speech_commands
 from circlematch.errors import DatasetError, UsageError
 
 __all__ = ["TASKS", "Source", "Task", "read_task"]
@@ -47,7 +47,7 @@ TASKS: dict[str, Task] = {
         download="gsc2",
     ),
     "composite": Task(
-        "Speech Commands v0.02 for 22 words and v0.01 for the others; 12 classes, tested on v0.02's archive",
+        "Speech Commands, v0.02 for some words and v0.01 for the others; 12 classes, tested on v0.02's archive",
         "speech_commands_composite",
         lambda root, archive: read_speech_commands(root, "composite", archive),
         archive="speech_commands_test_set_v0.02",
@@ -55,7 +55,13 @@ TASKS: dict[str, Task] = {
     "gsc": Task(
         "the composite and what v0.02 left out of v0.01 for training, v0.01 for validation and test; 12 classes",
         "",  # both sets lie side by side in the data folder
-        lambda root, archive: read_both_versions(root, "gsc", archive),
+        lambda root, archive: read_both_versions(root, COMPOSITE, "gsc", archive),
+        archive="speech_commands_test_set_v0.01",
+    ),
+    "gsc-both": Task(
+        "v0.02 and what it left out of v0.01 for training, v0.01 for validation and test; 12 classes",
+        "",
+        lambda root, archive: read_both_versions(root, NEWER, "gsc-both", archive),
         archive="speech_commands_test_set_v0.01",
     ),
     "en31": Task(

@@ -1,0 +1,338 @@
+"""Puts the best trained models into the package, and writes the card of each.
+
+python experiments/report/cards.py --choose    copy the best run of each family and width, then write all cards
+python experiments/report/cards.py             write the cards, from the models and the records
+python experiments/report/cards.py --check     fail if a card differs from the records
+
+The best seed of a family and width is the one with the highest validation accuracy. The release models are compared at
+equal sounds: each seed with the smallest silence bias at which fewer than 2 % of the seconds of ESC-50's first fold are
+classified as a keyword. What is shipped has the recipe's silence bias. Validation with noise for silence is not used:
+its noise comes from six recordings only.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import mean, stdev
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # for records.py, grid.py and measure/
+
+import records
+from grid import SEEDS, WIDTHS, folder_of, teacher_model, teachers_grid
+from measure.sounds import FIRST, OTHERS, SHARE
+from records import (
+    ROOT,
+    Record,
+    accuracies,
+    attempt,
+    measured,
+    measured_run,
+    parser_of,
+    record_of,
+    run_name,
+    runs,
+    specification_of,
+    weights_of,
+)
+
+from circlematch.data.dataset import SILENCE, UNKNOWN
+from circlematch.detection import BACKGROUND
+from circlematch.errors import CircleMatchError
+from circlematch.model import Card, read_model
+from circlematch.pretrained import load, names
+from circlematch.safetensors import digest
+from circlematch.training.run import MODEL
+
+WEIGHTS = ROOT / "circlematch" / "weights"
+SPLITS = {
+    "validation": "v0.01, validation, digital silence",
+    "validation-noise": "v0.01, validation, noise for silence (held-out ends of the noise recordings)",
+    "test": "v0.01, test, digital silence (the paper's measure)",
+    "archive": "v0.01's 12-class test archive, real noise for silence",
+    "archive-zero": "the same archive, digital silence",
+    "archive-v2": "v0.02's 12-class test archive, real noise for silence",
+    "archive-v2-zero": "the same archive, digital silence",
+}
+
+
+@dataclass(frozen=True)
+class Family:
+    """Models that are released for all widths."""
+
+    task: str
+    recipe: str
+    purpose: str
+    limits: tuple[str, ...]
+    data: tuple[str, ...] = ()  # more about its data, a line of the card each
+
+    @property
+    def by_sounds(self) -> bool:
+        """Whether seeds are compared at equal sounds."""
+        return self.recipe == "release"
+
+    def seeds(self, width: int) -> list[Record]:
+        """The records of a width's seeds."""
+        kept = runs(self.task, self.recipe)
+        return [kept[name] for seed in SEEDS if (name := f"d{width}-seed{seed}") in kept]
+
+
+COMMON_LIMITS = (
+    "It knows ten English words, spoken alone by the volunteers of Speech Commands. Other accents, ages, rooms and "
+    "microphones were not measured.",
+    "It classifies one second at a time, so false accepts grow with the hours it listens. Choose the threshold on your "
+    "own recordings.",
+)
+FAMILIES = (
+    Family(
+        "gsc",
+        "release",
+        "for use: trained with noise, other words and distillation",
+        COMMON_LIMITS,
+        (
+            "The composite had 22 words of v0.02 (of the keywords yes, no, down, left and go) and all others of v0.01 "
+            "when this model was trained. `circlematch data composite` takes `up` from v0.02 as well.",
+            "The noise in Google's archives is cut from recordings whose first four fifths were used in training.",
+            "ESC-50 (CC BY-NC) was not used in training. Its first fold helped to choose the recipe and the seed; the "
+            "other four measure.",
+        ),
+    ),
+    Family(
+        "gsc1",
+        "paper",
+        "for comparison: the paper's recipe on the paper's data",
+        (
+            "Silence was digital zero in training, so it often takes real noise for a keyword. Use the release models.",
+            *COMMON_LIMITS,
+        ),
+    ),
+)
+
+
+# ---- choosing ----------------------------------------------------------------------------------------------
+
+
+def full_name(family: Family, record: Record) -> str:
+    """gsc/release/d4-seed2: the full name of a run."""
+    return f"{family.task}/{family.recipe}/{run_name(specification_of(record))}"
+
+
+def validation_of(family: Family, record: Record) -> float:
+    """The validation accuracy that decides; 0 where no silence bias leaves few enough false accepts."""
+    if not family.by_sounds:
+        return float(record["accuracy"]["validation"])
+    name = full_name(family, record)
+    folder = folder_of(name).relative_to(ROOT) if folder_of(name).is_relative_to(ROOT) else folder_of(name)
+    command = f"experiments/measure/sounds.py --first-fold {folder}"
+    equal = measured_run("sounds", name, record, command, folds=FIRST)["at_equal_sounds"]
+    return float(equal["validation"]) if equal else 0.0
+
+
+def best(family: Family, width: int) -> Record | None:
+    """The run that is released, or None where none is done."""
+    return max(family.seeds(width), key=lambda record: validation_of(family, record), default=None)
+
+
+def holds(path: Path, weights: str) -> bool:
+    """Whether a model file has these weights."""
+    return digest(dict(read_model(path)[0].tensors)) == weights
+
+
+def choose() -> None:
+    """Copy the best runs' models into the package, except those that are there; all or none."""
+    sources: dict[Path, Path] = {}  # by destination
+    for family in FAMILIES:
+        for width in WIDTHS:
+            record = best(family, width)
+            if record is None:
+                continue
+            weights, name = record["weights_sha256"], full_name(family, record)
+            to = WEIGHTS / f"{specification_of(record).name}.safetensors"
+            if to.is_file() and holds(to, weights):
+                continue
+            source = folder_of(name) / MODEL
+            if not source.is_file():
+                raise CircleMatchError(f"{source} is missing; {name} was trained elsewhere: copy its folder there")
+            if not holds(source, weights):
+                raise CircleMatchError(f"{source} is not the model of the record of {name}")
+            sources[to] = source
+    for to, source in sources.items():
+        shutil.copyfile(source, to)
+
+
+# ---- cards -------------------------------------------------------------------------------------------------
+
+
+def family_of(card: Card) -> Family:
+    """The family that a released model belongs to."""
+    return next(family for family in FAMILIES if family.task == card.task)
+
+
+def card_text(name: str) -> str:
+    """The model card as Markdown."""
+    card, record = load(name).card, record_of(name)
+    family = family_of(card)
+    seeds = family.seeds(card.network.width)
+    out = [
+        f"# {name}",
+        "",
+        f"CircleMatch D{card.network.width}, {card.parameters:,} parameters, {family.purpose}.",
+        f"Classes: {', '.join(card.labels)}.",
+        "",
+        f"| accuracy, % | this model (seed {card.seed}) | mean ± SD, {len(seeds)} of {len(SEEDS)} seeds |",
+        "|---|---|---|",
+        *_accuracies(accuracies(name), seeds),
+        "",
+        *_sounds(name),
+        *_long_recording(name),
+        "## How it was trained",
+        f"- Recipe `{family.recipe}`, {card.epochs} epochs, peak learning rate {card.recipe.peak_learning_rate:g}, seed"
+        f" {card.seed}. Commit `{card.commit}`.",
+        f"- {_reason(family, record, len(seeds))}",
+        f"- `circlematch train --task {card.task} --data DATA --width {card.network.width} --recipe {family.recipe}"
+        f" --seed {card.seed}{_teacher_option(card)}` at that commit trains it again; DATA is the folder of the data"
+        " below. The bits are the same on the same kind of processor with the same compiler and NumPy.",
+        *(
+            f"- Teacher: {teacher.name}, {teacher.parameters:,} parameters, weights {teacher.sha256}."
+            for teacher in card.specification.teachers
+        ),
+        *_finish(card),
+        f"- SHA-256 of the weights: `{weights_of(name)}`.",
+        "",
+        "## Data and licence",
+        f"- {card.source}; {card.licence}. The weights are {card.licence} too: name the source.",
+        f"- Split: {card.specification.split_rule}; no speaker is in two splits.",
+        *(f"- {note[0].upper()}{note[1:]}." for note in (*card.specification.notes, *card.notes)),
+        *(f"- {line}" for line in family.data),
+        "",
+        "## Limits",
+        *(f"- {limit}" for limit in family.limits),
+        f"- {_weakness(record)}",
+        "",
+    ]
+    return "\n".join(out)
+
+
+def _accuracies(accuracy: dict[str, float], seeds: Sequence[Record]) -> list[str]:
+    rows = []
+    for split, title in SPLITS.items():
+        if split in accuracy:
+            shares = [100 * record["accuracy"][split] for record in seeds if split in record["accuracy"]]
+            spread = f" ± {stdev(shares):.2f}" if len(shares) > 1 else ""
+            all_of_them = f"{mean(shares):.2f}{spread}" if shares else "–"
+            rows.append(f"| {title} | {100 * accuracy[split]:.2f} | {all_of_them} |")
+    return rows
+
+
+def _reason(family: Family, record: Record, seeds: int) -> str:
+    """Why this seed was chosen."""
+    if not family.by_sounds:
+        return f"It has the highest validation accuracy of {seeds} seeds."
+    return (
+        f"It has the highest validation accuracy of {seeds} seeds at equal sounds, {validation_of(family, record):.2%}:"
+        f" each seed with the smallest silence bias at which fewer than {SHARE:.0%} of the seconds of ESC-50's first"
+        " fold are classified as a keyword."
+    )
+
+
+def _teacher_option(card: Card) -> str:
+    """The option that names the files of the teachers."""
+    if not card.specification.teachers:
+        return ""
+    files = [path for name in teachers_grid() if (path := teacher_model(name)) is not None]
+    return " ".join([" --teacher", *(path.relative_to(records.RESULTS.parent).as_posix() for path in files)])
+
+
+def _finish(card: Card) -> list[str]:
+    """What was changed after training."""
+    finish, out = card.recipe.finish, []
+    if finish.even_words:
+        out.append("- After training, biases were added that make all keywords equally likely.")
+    if card.finished.temperature > 1:
+        out.append(f"- Then it was calibrated on validation: scores were divided by {card.finished.temperature:.2f}.")
+    if finish.silence_bias:
+        out.append(f"- Then {finish.silence_bias:g} was added to the bias of silence.")
+    return out
+
+
+def _sounds(name: str) -> list[str]:
+    found = measured("sounds", name, folds=OTHERS)
+    if found is None:
+        return []
+    return [
+        f"False accepts on sounds that are not speech (four folds of ESC-50, not used before):"
+        f" {found['seconds_with_a_keyword']:.2%} of {found['seconds']:,} seconds are classified as a keyword, and"
+        f" the detector reports one in {found['recordings_with_a_hit']:.2%} of {found['recordings']:,} recordings of"
+        f" five seconds, at the threshold {found['threshold']:g}.",
+        "",
+    ]
+
+
+def _long_recording(name: str) -> list[str]:
+    found = measured("detection", name)
+    if found is None:
+        return []
+    return [
+        f"In a recording of {found['seconds'] / 60:.0f} minutes, made of validation clips, with {found['keywords']}"
+        f" keywords among other words and noise, it finds {found['right'] / found['keywords']:.0%} of them with"
+        f" {found['false']} false accepts, at the threshold {found['threshold']:g}. The median delay behind a word's"
+        f" end is {found['median_delay_s']:.2f} s.",
+        "",
+    ]
+
+
+def _weakness(record: Record) -> str:
+    """What it does worst on the test."""
+    labels, confusion = specification_of(record).labels, np.array(record["confusion"]["test"])  # (K, K)
+    words = [number for number, label in enumerate(labels) if label not in BACKGROUND]
+    silence, unknown = labels.index(SILENCE), labels.index(UNKNOWN)
+    recalls = {word: confusion[word, word] / confusion[word].sum() for word in words}
+    worst = min(words, key=recalls.__getitem__)
+    return (
+        f"On the test it classifies {confusion[words, silence].sum()} of {confusion[words].sum():,} keywords as silence"
+        f" and {confusion[words, unknown].sum()} as unknown, and {confusion[unknown, words].sum()} of"
+        f" {confusion[unknown].sum()} other words as a keyword. It finds *{labels[worst]}* least often:"
+        f" {recalls[worst]:.1%}."
+    )
+
+
+# ---- the command -------------------------------------------------------------------------------------------
+
+
+def write(only_check: bool) -> None:
+    """Write the cards, or compare."""
+    for name in names():
+        card = load(name).card
+        record = best(family_of(card), card.network.width)
+        if record is not None and record["weights_sha256"] != weights_of(name):
+            raise CircleMatchError(f"{name} is not the best of its seeds; experiments/report/cards.py --choose")
+        path, wanted = WEIGHTS / f"{name}.md", card_text(name)
+        if not only_check:
+            path.write_text(wanted)
+        elif not path.exists() or path.read_text() != wanted:
+            raise CircleMatchError(f"{path.relative_to(ROOT)} differs from results/; run make report")
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Copy models, write cards, or compare."""
+    parser = parser_of(__doc__, data=False)
+    instead = parser.add_mutually_exclusive_group()
+    instead.add_argument("--choose", action="store_true", help="copy the best models from runs/ into the package first")
+    instead.add_argument("--check", action="store_true", help="write nothing; fail if a card differs from the records")
+    options = parser.parse_args(words)
+
+    def work() -> None:
+        if options.choose:
+            choose()
+        write(options.check)
+
+    return attempt("cards", work)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,550 @@
+"""Writes docs/tables.md, and the figures in README.md, docs/engine.md and engine/README.md, from results/.
+
+python experiments/report/pages.py            write them
+python experiments/report/pages.py --check    fail if a page differs from the records
+
+A cell of docs/tables.md is the mean ± sample SD of the seeds that have a record. What was not run is shown as not run.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from math import hypot, sqrt
+from pathlib import Path
+from statistics import mean, stdev
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # for records.py, grid.py and measure/
+
+import records
+from grid import SEEDS, WIDTHS, folder_of
+from measure import mcu
+from measure.sounds import FIRST, OTHERS, SHARE
+from records import (
+    ROOT,
+    Record,
+    accuracies,
+    attempt,
+    current,
+    lines,
+    measured,
+    measured_run,
+    record_of,
+    run_name,
+    runs,
+    specification_of,
+    to_check,
+)
+
+from circlematch import names
+from circlematch.config import ABLATIONS
+from circlematch.data.composite import NEWER_WORDS
+from circlematch.data.speech_commands import KEYWORDS
+from circlematch.detection import THRESHOLD
+from circlematch.errors import CircleMatchError
+
+NOT_RUN = "not run"
+OTHER_THRESHOLDS = (0.7, 0.9)  # that are shown beside the detector's
+RELEASED = tuple(f"d{width}-gsc" for width in WIDTHS)
+
+# ---- blocks of other pages ---------------------------------------------------------------------------------
+
+
+# Columns of the table of models: splits of clips, then measures of sounds.
+COLUMNS = {
+    "test": "test",
+    "archive": "archive, v0.01",
+    "archive-v2": "archive, v0.02",
+    "validation-noise": "noise",
+    "recordings_with_a_hit": "sounds",
+    "seconds_with_a_keyword": "seconds",
+}
+
+
+def models() -> str:
+    """The models for use, as a Markdown table."""
+    return "\n".join(model_rows(RELEASED, ("test", "archive", "archive-v2", "recordings_with_a_hit"))) + "\n\n"
+
+
+def model_rows(chosen: Sequence[str], columns: Sequence[str]) -> list[str]:
+    """A row for each model."""
+    titles = " | ".join(COLUMNS[column] for column in columns)
+    rows = [f"| model | parameters | {titles} |", "|---" * (2 + len(columns)) + "|"]
+    for name in chosen:
+        accuracy, sounds = accuracies(name), measured("sounds", name, folds=OTHERS) or {}
+        texts = [
+            f"{accuracy[column]:.2%}" if column in accuracy else f"{sounds[column]:.1%}" if column in sounds else "–"
+            for column in columns
+        ]
+        rows.append(f"| `{name}` | {record_of(name)['parameters']:,} | {' | '.join(texts)} |")
+    return rows
+
+
+def speed() -> str:
+    """Training speed as a Markdown table, as `circlematch bench train` measured it."""
+    rows = speed_rows("train")
+    record = bench("train")[-1]
+    (run,) = lines(records.RESULTS / "gsc1" / "one-core.jsonl")
+    specification = specification_of(run)
+    rows += [
+        "",
+        f"Clips per second on {record['runs'][-1]['threads']} cores ({record['processor'].replace('(R)', '')};"
+        " with AVX2 only they",
+        "are [fewer](docs/native_step.md)), augmentation and features included. A run of",
+        f"D{specification.network.width}, {specification.recipe.epochs} epochs of {run['sizes']['train']:,} clips, took"
+        f" {run['training_seconds'] / 60:.1f} minutes on one core of the same machine.",
+    ]
+    return "\n".join(rows) + "\n"
+
+
+def speed_rows(kind: str) -> list[str]:
+    """A row for each width that was measured."""
+    rows = ["| width | plain PyTorch | in C | ratio |", "|---|---|---|---|"]
+    for record in bench(kind):
+        best = record["runs"][-1]
+        plain, native = best["plain_examples_per_second"], best["native_examples_per_second"]
+        rows.append(f"| D{best['width']} | {plain:,.0f}/s | {native:,.0f}/s | {best['ratio']:.1f} |")
+    return rows
+
+
+def bench(kind: str) -> tuple[Record, ...]:
+    """What `circlematch bench` measured."""
+    return lines(records.RESULTS / "bench" / f"{kind}.jsonl")
+
+
+def stream_records() -> dict[str, Record]:
+    """What `circlematch bench stream` measured, by released model."""
+    command = "circlematch bench stream --json --model"
+    found = {name: current(bench("stream")[::-1], name, f"{command} {name}") for name in names()}
+    return {name: record for name, record in found.items() if record is not None}
+
+
+def streaming() -> str:
+    """Microseconds for a hop as a Markdown table, and how many times more the other ways take."""
+    rows = ["| model | engine | engine, window anew | PyTorch | ONNX Runtime |", "|---|---|---|---|---|"]
+    for name, record in stream_records().items():
+        others = (
+            f"{record[f'{way}_us']:,.0f} µs ({record[f'{way}_ratio']:,.0f} ×)" if record[f"{way}_us"] else "–"
+            for way in ("window", "torch", "onnx")
+        )
+        rows.append(f"| `{name}` | {record['engine_us']:.1f} µs | {' | '.join(others)} |")
+    rows += ["", f"Time for every 10 ms of sound, on one core ({record['processor'].replace('(R)', '')})."]
+    return "\n".join(rows) + "\n"
+
+
+def microcontrollers() -> str:
+    """Instructions, RAM and flash as a Markdown table."""
+    return mcu.table(mcu.kept_record())
+
+
+def little_memory() -> str:
+    """What CM_COMPACT saves, in two sentences."""
+    record = mcu.kept_record()
+    core, in_floats = record["cores"]["Cortex-M4F"], stream_records()[mcu.MODEL]["stream_bytes"]
+    hop, ram = core["instructions_per_hop"], core["ram_bytes"]
+    return (
+        f"A stream of D{record['width']} with {record['classes']} classes takes {in_floats:,} bytes,"
+        f" and {ram['stream']:,} with CM_COMPACT on a Cortex-M4F,\n"
+        f"with {ram['stack']} bytes of stack. There a hop takes {hop['mean']:,} instructions in the mean,"
+        f" and no hop more than {hop['largest']:,}.\n"
+    )
+
+
+BLOCKS: dict[str, dict[str, Callable[[], str]]] = {
+    "README.md": {"models": models, "streaming": streaming, "speed": speed},
+    "docs/engine.md": {"little-memory": little_memory},
+    "engine/README.md": {"microcontrollers": microcontrollers},
+}
+
+
+def with_blocks(page: str, text: str) -> str:
+    """The text with every block between its marks written anew."""
+    for name, draw in BLOCKS[page].items():
+        begin, end = f"<!-- {name} -->\n", f"<!-- /{name} -->"
+        before, found, rest = text.partition(begin)
+        _, closed, after = rest.partition(end)
+        if not (found and closed):
+            raise CircleMatchError(f"{page} has no block {name}")
+        text = before + begin + draw() + end + after
+    return text
+
+
+# ---- docs/tables.md ----------------------------------------------------------------------------------------
+
+SPLITS = {
+    "validation": "validation",
+    "test": "test",
+    "archive": "archive, real noise",
+    "archive-zero": "archive, zeros",
+}
+# Section 4.2, Table 1: mean and SD of five seeds on the test split, by width.
+PAPER = {
+    "gsc1": ("85.74 ± 1.00", "91.11 ± 0.33", "94.09 ± 0.15", "95.44 ± 0.30"),
+    "gsc2": ("86.94 ± 1.28", "92.11 ± 0.61", "94.99 ± 0.28", "96.23 ± 0.08"),
+    "en31": ("80.01 ± 0.98", "87.55 ± 1.03", "90.29 ± 0.52", "92.87 ± 0.27"),
+    "es20": ("75.67 ± 2.77", "86.90 ± 0.45", "91.70 ± 0.49", "93.66 ± 0.36"),
+}
+# Section 4.4, Table 2, on Speech Commands v0.02: mean ± SD, and the change from the full network.
+PAPER_ABLATIONS = {
+    "full": ("94.99 ± 0.28", ""),
+    "no-circular": ("93.72 ± 0.79", "−1.27"),
+    "no-cross": ("94.56 ± 0.49", "−0.43"),
+    "no-path": ("94.38 ± 0.35", "−0.62"),
+    "dense-bands": ("95.63 ± 0.37", "+0.64"),
+    "mean-pooling": ("92.06 ± 0.47", "−2.93"),
+}
+TASKS = {
+    "gsc1": "Speech Commands v0.01",
+    "composite": "the composite",
+    "gsc2": "Speech Commands v0.02",
+    "en31": "MSWC Micro EN31",
+    "es20": "MSWC Micro ES20",
+}
+TABLE2 = ("gsc1", "composite", "gsc2")
+ZERO_SILENCE = ("test", "archive-zero")  # with digital zero for silence, as in the paper
+RELEASE_SPLITS = {
+    "validation": "v0.01, validation",
+    "validation-noise": "v0.01, validation, noise for silence",
+    "test": "v0.01, test",
+    "archive": "v0.01's archive, real noise for silence",
+    "archive-zero": "v0.01's archive, zeros for silence",
+    "archive-v2": "v0.02's archive, real noise for silence",
+    "archive-v2-zero": "v0.02's archive, zeros for silence",
+}
+SOUNDS = {
+    "recordings_with_a_hit": f"recordings of 5 s with a hit (threshold {THRESHOLD:g})",
+    "seconds_with_a_keyword": "seconds classified as a keyword",
+}
+# `up` is among v0.02's words now; the runs of the composite were trained before it was.
+UP = "up"
+NEWER_KEYWORDS = tuple(word for word in KEYWORDS if word in NEWER_WORDS and word != UP)
+
+
+def of_widths(task: str, recipe: str = "paper") -> list[list[Record]]:
+    """The records of all seeds of the full network, width by width."""
+    kept = runs(task, recipe)
+    return [[kept[name] for seed in SEEDS if (name := f"d{width}-seed{seed}") in kept] for width in WIDTHS]
+
+
+def of_ablation(task: str, row: str) -> list[Record]:
+    """The records of all seeds of D16 with a row of Table 2."""
+    kept, name = runs(task, "paper"), "d16" if row == "full" else f"d16-{row}"
+    return [kept[run] for seed in SEEDS if (run := f"{name}-seed{seed}") in kept]
+
+
+def cell_text(found: Sequence[Record], split: str, of: int) -> str:
+    """Mean ± SD in per cent, with the number of seeds where some are missing."""
+    shares = [100 * record["accuracy"][split] for record in found if split in record["accuracy"]]
+    if not shares:
+        return NOT_RUN
+    spread = f" ± {stdev(shares):.2f}" if len(shares) > 1 else ""
+    partial = f" ({len(shares)} of {of})" if len(shares) < of else ""
+    return f"{mean(shares):.2f}{spread}{partial}"
+
+
+def by_width_head() -> list[str]:
+    """The head of a table with a column for each width."""
+    return [f"| | {' | '.join(f'D{width}' for width in WIDTHS)} |", "|---" * (len(WIDTHS) + 1) + "|"]
+
+
+def table1(task: str) -> list[str]:
+    """A task, all widths."""
+    rows = by_width_head()
+    if task in PAPER:
+        rows.append(f"| *the paper, test* | {' | '.join(f'*{text}*' for text in PAPER[task])} |")
+    by_width = of_widths(task)
+    for split, title in SPLITS.items():
+        texts = [cell_text(found, split, len(SEEDS)) for found in by_width]
+        if split == "test" or any(text != NOT_RUN for text in texts):
+            rows.append(f"| {title} | {' | '.join(texts)} |")
+    return rows
+
+
+def table1_not_run() -> list[str]:
+    """The paper's figures on tasks without a record."""
+    rows = [
+        f"| *{TASKS[task]}, the paper, test* | {' | '.join(f'*{text}*' for text in PAPER[task])} |"
+        for task in PAPER
+        if not any(of_widths(task))
+    ]
+    return [*by_width_head(), *rows]
+
+
+def table2(task: str) -> list[str]:
+    """The ablations of D16 on a task."""
+    head = " | ".join(f"{SPLITS[split]} | change" for split in ZERO_SILENCE)
+    rows = [f"| | parameters | {head} | *the paper, v0.02* | *change* |", "|---" * 8 + "|"]
+    full = of_ablation(task, "full")
+    for row, (theirs, their_change) in PAPER_ABLATIONS.items():
+        found = of_ablation(task, row)
+        parameters = f"{found[0]['parameters']:,}" if found else ""
+        ours = [f"{cell_text(found, s, len(SEEDS))} | {_change_text(found, full, s)}" for s in ZERO_SILENCE]
+        shown = f"*{theirs}* | *{their_change}*" if their_change else f"*{theirs}* |"
+        rows.append(f"| {row} | {parameters} | {' | '.join(ours)} | {shown} |")
+    return rows
+
+
+def change(found: Sequence[Record], full: Sequence[Record], split: str) -> tuple[float, float] | None:
+    """The difference of two means in points, and the SD of the difference of two runs; None where one was not run."""
+    ours, theirs = ([100 * r["accuracy"][split] for r in some if split in r["accuracy"]] for some in (found, full))
+    if not ours or not theirs:
+        return None
+    spreads = [stdev(shares) if len(shares) > 1 else 0.0 for shares in (ours, theirs)]
+    return mean(ours) - mean(theirs), hypot(*spreads)
+
+
+def _change_text(found: Sequence[Record], full: Sequence[Record], split: str) -> str:
+    if found == full or (known := change(found, full, split)) is None:
+        return ""
+    difference, spread = known
+    return f"{difference:+.2f} ± {spread:.2f}".replace("-", "−")
+
+
+def signs() -> list[str]:
+    """How many of the changes of Table 2 have the paper's sign, by task and split."""
+    rows = ["| Table 2's changes | seeds | the paper's sign | more than two standard errors from 0 |", "|---" * 4 + "|"]
+    for task, name, archive in (("gsc1", "v0.01", "v0.01"), ("composite", "composite", "v0.02")):
+        by_row = {row: of_ablation(task, row) for row in ABLATIONS}
+        seeds = min(len(found) for found in by_row.values())
+        for split, title in zip(ZERO_SILENCE, (f"{name}, test", f"{archive}'s archive, zeros"), strict=True):
+            known = {row: change(found, by_row["full"], split) for row, found in by_row.items() if row != "full"}
+            changes = {row: now for row, now in known.items() if now is not None}
+            other = [row for row, (now, _) in changes.items() if (now > 0) != PAPER_ABLATIONS[row][1].startswith("+")]
+            clear = [row for row, now in changes.items() if seeds > 1 and _is_clear(*now, seeds)]
+            verdicts = (f"all but {', '.join(other)}" if other else "all", ", ".join(clear) or "none")
+            if len(changes) < len(known):
+                verdicts = (NOT_RUN, NOT_RUN)
+            rows.append(f"| {title} | {seeds} of {len(SEEDS)} | {' | '.join(verdicts)} |")
+    return rows
+
+
+def _is_clear(difference: float, spread: float, seeds: int) -> bool:
+    """Whether a change is more than two standard errors of the difference of two means from 0."""
+    return abs(difference) > 2 * spread / sqrt(seeds)
+
+
+def halves() -> list[str]:
+    """Recall on v0.02's archive, of keywords that the composite has from v0.02 and of the others."""
+    by_width = of_widths("composite")
+    if not all(by_width):
+        return []
+    rows = [
+        "These runs had v0.02's recordings of five keywords; `up` was not among them yet. Share of the archive's clips",
+        "that were right, zeros for silence, mean over seeds and words:",
+        "",
+        *by_width_head(),
+    ]
+    for title, words in (
+        ("trained on v0.02's recordings", NEWER_KEYWORDS),
+        ("trained on v0.01's", tuple(word for word in KEYWORDS if word not in NEWER_KEYWORDS)),
+    ):
+        recalls = [mean(recall(r, "archive-zero", word) for r in found for word in words) for found in by_width]
+        rows.append(f"| {', '.join(words)}: {title} | {' | '.join(f'{100 * share:.2f}' for share in recalls)} |")
+    return ["", *rows]
+
+
+def recall(record: Record, split: str, word: str) -> float:
+    """Of a class's clips, the share that was right."""
+    index = specification_of(record).labels.index(word)
+    confusion = np.array(record["confusion"][split])  # (K, K)
+    return float(confusion[index, index] / confusion[index].sum())
+
+
+def release() -> list[str]:
+    """The release recipe: all seeds on clips and sounds."""
+    rows = by_width_head()
+    rows.append(f"| *the paper's recipe and figures, v0.01's test* | {' | '.join(f'*{t}*' for t in PAPER['gsc1'])} |")
+    by_width = of_widths("gsc", "release")
+    for split, title in RELEASE_SPLITS.items():
+        rows.append(f"| {title} | {' | '.join(cell_text(found, split, len(SEEDS)) for found in by_width)} |")
+    first = [[sounds_of(record, FIRST) for record in found] for found in by_width]
+    taken = [[one["seconds_with_a_keyword"] for one in of_width] for of_width in first]
+    texts = [f"{min(shares):.1%} to {max(shares):.1%}" if shares else NOT_RUN for shares in taken]
+    rows.append(f"| ESC-50's first fold, all seeds: seconds classified as a keyword | {' | '.join(texts)} |")
+    rows.append(_at_equal_sounds(first))
+    others = [[sounds_of(record, OTHERS) for record in found] for found in by_width]
+    for key, title in SOUNDS.items():
+        shares = [[one[key] for one in of_width] for of_width in others]
+        texts = [f"{min(some):.2%} to {max(some):.2%}" if some else NOT_RUN for some in shares]
+        rows.append(f"| ESC-50, folds 2–5, all seeds: {title} | {' | '.join(texts)} |")
+    return rows
+
+
+def _at_equal_sounds(by_width: Sequence[Sequence[Record]]) -> str:
+    """Seeds and recipes are compared by this: each seed has its own silence bias, if one is enough."""
+    texts = []
+    for found in by_width:
+        enough = [{"accuracy": row["at_equal_sounds"]} for row in found if row["at_equal_sounds"]]
+        none = f"; no bias is enough for {len(found) - len(enough)}" if len(enough) < len(found) else ""
+        texts.append(cell_text(enough, "validation", len(SEEDS)) + none)
+    title = f"v0.01, validation, each seed with the smallest silence bias that leaves under {SHARE:.0%} of the seconds"
+    return f"| {title} of ESC-50's first fold | {' | '.join(texts)} |"
+
+
+def sounds_of(record: Record, folds: str) -> Record:
+    """What a run of the release recipe made of ESC-50."""
+    name = f"gsc/release/{run_name(specification_of(record))}"
+    option = " --first-fold" if folds == FIRST else ""
+    command = f"experiments/measure/sounds.py{option} {folder_of(name).relative_to(records.RUNS.parent)}"
+    return measured_run("sounds", name, record, command, folds=folds)
+
+
+def long_recording() -> list[str]:
+    """The shipped models in a long recording, by threshold."""
+    found = [measured("detection", name) for name in RELEASED]
+    rows = by_width_head()
+    if not all(found):
+        return [*rows, f"| words found | {' | '.join(NOT_RUN if one is None else '' for one in found)} |"]
+    shipped = [one for one in found if one is not None]
+    for title, form in (
+        ("words found", "{right} of {keywords}"),
+        ("false accepts", "{false}"),
+        ("median delay", "{median_delay_s:.2f} s"),
+    ):
+        rows.append(f"| {title} | {' | '.join(form.format(**one) for one in shipped)} |")
+    tried = [one["by_windows_and_threshold"][str(one["windows"])] for one in shipped]
+    for threshold in tried[0]:
+        if float(threshold) in OTHER_THRESHOLDS:
+            texts = [f"{row[threshold]['right']}; {row[threshold]['false']}" for row in tried]
+            rows.append(f"| threshold {threshold}: words found; false accepts | {' | '.join(texts)} |")
+    return rows
+
+
+def misses() -> list[str]:
+    """Which words of validation the shipped models miss."""
+    found = [one for name in RELEASED if (one := measured("clips", name)) is not None and "errors" in one]
+    if len(found) < len(RELEASED):
+        return [*by_width_head(), f"| words missed | {' | '.join([NOT_RUN] * len(WIDTHS))} |"]
+    validation = [one["errors"]["validation"] for one in found]
+    rows = by_width_head()
+    for level, (_, words) in validation[0]["by_level"].items():
+        texts = [str(one["by_level"][level][0]) for one in validation]
+        rows.append(f"| {level.replace('-', '−')}: {words:,} words | {' | '.join(texts)} |")
+    rows.append(f"| all {validation[0]['words']:,} words | {' | '.join(str(one['errors']) for one in validation)} |")
+    rows.append(f"| answered with silence | {' | '.join(str(one['called_silence']) for one in validation)} |")
+    for group, (_, clips) in found[0]["keywords_of_validation"].items():
+        texts = [str(one["keywords_of_validation"][group][0]) for one in found]
+        rows.append(f"| keywords {group}: {clips:,} | {' | '.join(texts)} |")
+    return rows
+
+
+def transformations() -> list[str]:
+    """Where the response peaks of the right class go when a clip is shifted or compressed."""
+    kept = lines(records.measure_path("transformations"))
+    record = current(kept, kept[-1]["model"], "experiments/measure/transformations.py") if kept else None
+    if record is None:
+        return [NOT_RUN]
+    rows = [
+        f"`{record['model']}` on v0.01's {record['split']}: response peaks of the prototypes of a clip's own word,",
+        "where they stay inside the clip. Order counts in clips with all five peaks: of two peaks the earlier one",
+        "stays no later than the other; peaks at the same time have no order. The picture shows the “yes” of",
+        "validation with the highest margin, each curve on its own scale; the paper's shows a “yes” of v0.02, all on",
+        "one scale.",
+        "",
+        "| change | clips | peaks | median error | within two frames | order kept | pairs in order |",
+        "|---" * 7 + "|",
+    ]
+    for name, row in record["transformations"].items():
+        rows.append(
+            f"| {name} | {row['clips']:,} | {row['peaks']:,} | {row['median_error_frames']:.1f} frames | "
+            f"{row['within_2_frames']:.0%} | {row['order_kept']:.0%} of clips | {row['pairs_kept']:.0%} |"
+        )
+    return [
+        *rows,
+        "",
+        "![Five prototypes of yes](figures/transformations.png)",
+    ]
+
+
+def tables_page() -> str:
+    """The whole of docs/tables.md."""
+    out = [
+        "# Tables",
+        "",
+        "Accuracy in per cent, mean ± sample SD over five seeds, drawn from [results/](../results) by `make report`.",
+        "The paper's figures are in italics. *Test* has digital zero for silence, as in the paper; *archive* is",
+        "Google's 12-class test archive, whose silence is real noise. `python experiments/grid.py table1 --list` shows",
+        "what is left to run. What was tried on the way is in [log.md](log.md).",
+        "",
+        "The *composite* has 22 words of v0.02 and all others of v0.01; its archive is v0.02's. Those were the words",
+        "at hand when its runs were trained: of the keywords *yes*, *no*, *down*, *left* and *go*. Today",
+        "`circlematch data composite` takes *up* from v0.02 as well.",
+    ]
+    for task, title in TASKS.items():
+        if any(of_widths(task)):
+            out += ["", f"## Table 1: {title}", "", *table1(task)]
+            out += halves() if task == "composite" else []
+    out += ["", "## Not run here", "", *table1_not_run()]
+    out += ["", "![Accuracy against parameters](figures/pareto_mswc.png)"]
+    for task in TABLE2:
+        if of_ablation(task, "full"):
+            out += ["", f"## Table 2: D16, {TASKS[task]}", "", *table2(task)]
+    out += ["", *signs(), "", "![What each part is worth](figures/ablations.png)"]
+    out += ["", "## How far responses follow the word", "", *transformations()]
+    out += [
+        "",
+        "## The release recipe",
+        "",
+        "Trained on the composite and on what v0.02 left out of v0.01. ESC-50 has sounds that are not speech.",
+        "",
+        *release(),
+        "",
+        "## The shipped models",
+        "",
+        "*Noise* is validation with noise for silence, *sounds* the share of 1,600 recordings of ESC-50's folds 2–5",
+        f"with a hit (threshold {THRESHOLD:g}), *seconds* the share of their seconds that are classified as a keyword.",
+        "",
+        *model_rows(names(), tuple(COLUMNS)),
+        "",
+        "## The shipped models in a long recording",
+        "",
+        "Twenty-two minutes made of validation clips, with other words and noise; the delay is behind the word's end.",
+        "",
+        *long_recording(),
+        "",
+        "## Words of validation that the shipped models miss",
+        "",
+        "By the level of a word's loudest 0.2 s; the last two rows are the keywords that the composite had from v0.02.",
+        "",
+        *misses(),
+        "",
+        "## Training speed with AVX2 only",
+        "",
+        f"Clips per second on {bench('train-avx2')[-1]['runs'][-1]['threads']} cores of an AMD EPYC without AVX-512.",
+        "",
+        *speed_rows("train-avx2"),
+    ]
+    return "\n".join(out) + "\n"
+
+
+# ---- the command -------------------------------------------------------------------------------------------
+
+
+def drawn() -> dict[str, str]:
+    """The text of every page, as the records have it."""
+    with_marks = {page: with_blocks(page, (ROOT / page).read_text()) for page in BLOCKS}
+    return {**with_marks, "docs/tables.md": tables_page()}
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Write the pages, or compare."""
+    only_check = to_check(__doc__, words)
+
+    def work() -> None:
+        wrong = []
+        for page, wanted in drawn().items():
+            path = ROOT / page
+            if not path.exists() or path.read_text() != wanted:
+                wrong.append(page)
+                if not only_check:
+                    path.write_text(wanted)
+        if only_check and wrong:
+            raise CircleMatchError(f"{' and '.join(wrong)} differs from results/; run make report")
+
+    return attempt("pages", work)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

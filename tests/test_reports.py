@@ -1,0 +1,307 @@
+"""The scripts that write tables and model cards, on records that are made up here."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from shutil import copyfile
+from typing import Any
+
+import numpy as np
+import pytest
+from runs import record_of_run
+from scripts import experiment
+
+import circlematch
+from circlematch.data.speech_commands import KEYWORDS, LABELS
+from circlematch.errors import CircleMatchError, UsageError
+from circlematch.model import Card
+
+grid, records = experiment("grid"), experiment("records")
+pages, cards, figures = (experiment(f"report.{name}") for name in ("pages", "cards", "figures"))
+
+
+@pytest.fixture(autouse=True)
+def own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Empty results and runs."""
+    monkeypatch.setattr(records, "RESULTS", tmp_path / "results")
+    monkeypatch.setattr(records, "RUNS", tmp_path / "runs")
+
+
+def keep(name: str, weights: str = "w", **accuracy: float) -> dict[str, Any]:
+    """A record of a finished run, by its full name."""
+    drafts = {run: one for make in grid.GRIDS.values() for run, one in make().items()}
+    draft = drafts[name]
+    record: dict[str, Any] = record_of_run(draft, weights=weights, **accuracy)
+    _, recipe, _ = name.split("/")
+    records.keep_run(recipe, record)
+    return record
+
+
+def keep_sounds(model: str, folds: str, weights: str = "w", **found: Any) -> None:
+    """What a model made of ESC-50."""
+    record = {"model": model, "weights_sha256": weights, "folds": folds, **found}
+    records.keep_measure("sounds", record, ("model", "folds"))
+
+
+# ---- records -----------------------------------------------------------------------------------------------
+
+
+def test_a_run_is_kept_under_its_name_and_replaced_by_another_of_the_name() -> None:
+    keep("gsc1/paper/d16-no-path-seed3", test=0.9)
+    keep("gsc1/paper/d8-seed1", test=0.8)
+    keep("gsc1/paper/d16-no-path-seed3", test=0.95)
+    kept = records.runs("gsc1", "paper")
+    assert list(kept) == ["d8-seed1", "d16-no-path-seed3"]  # in the order of widths
+    assert kept["d16-no-path-seed3"]["accuracy"]["test"] == 0.95
+    path = records.RESULTS / "gsc1" / "paper.jsonl"
+    assert [json.loads(line)["accuracy"]["test"] for line in path.read_text().splitlines()] == [0.8, 0.95]
+    assert records.run_of("gsc1/paper/d8-seed0") is None
+
+
+def test_runs_that_end_at_the_same_time_are_all_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    names, write_at_once = list(grid.GRIDS["table1"]())[:4], records.write_lines
+
+    def write_slowly(path: Path, rows: list[dict[str, Any]]) -> None:
+        time.sleep(0.2)
+        write_at_once(path, rows)
+
+    monkeypatch.setattr(records, "write_lines", write_slowly)
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(keep, names))
+    assert sorted(records.runs("gsc1", "paper")) == sorted(name.split("/")[-1] for name in names)
+
+
+def test_a_file_that_is_replaced_within_a_tick_of_the_clock_is_read_again(tmp_path: Path) -> None:
+    path = tmp_path / "some.jsonl"
+    for share in (0.1, 0.2):
+        records.write_lines(path, [{"share": share}])
+        os.utime(path, ns=(10**18, 10**18))
+        assert records.lines(path) == ({"share": share},)
+
+
+def test_a_network_of_no_row_has_no_name() -> None:
+    draft = grid.GRIDS["table1"]()["gsc1/paper/d8-seed0"]
+    both = replace(draft.network, ordered_path=False, cross_moments=False)
+    with pytest.raises(UsageError, match="no row of Table 2 changes cross_moments, ordered_path"):
+        records.run_name(replace(draft, network=both))
+
+
+def test_a_measurement_of_other_weights_is_refused() -> None:
+    assert records.measured("detection", "d4-gsc") is None
+    record = {"model": "d4-gsc", "weights_sha256": records.weights_of("d4-gsc"), "right": 3}
+    records.keep_measure("detection", record)
+    assert records.measured("detection", "d4-gsc") == record
+    records.keep_measure("detection", record | {"weights_sha256": "0" * 64})
+    with pytest.raises(UsageError, match=r"d4-gsc was measured with other weights: run .*measure/detection.py d4-gsc"):
+        records.measured("detection", "d4-gsc")
+
+
+def test_a_measurement_is_found_by_weights_whatever_the_model_was_called() -> None:
+    keep_sounds("gsc/release/d4-seed2", "2-5", records.weights_of("d4-gsc"), seconds=5)
+    keep_sounds("gsc/release/d4-seed2", "1", records.weights_of("d4-gsc"), seconds=7)
+    assert records.measured("sounds", "d4-gsc", folds="2-5")["seconds"] == 5
+    assert records.measured("sounds", "d4-gsc", folds="1")["seconds"] == 7
+    assert records.measured("sounds", "d8-gsc", folds="1") is None
+
+
+def test_what_a_run_did_not_measure_is_read_from_the_later_measurement() -> None:
+    weights = records.weights_of("d4-gsc1")
+    keep("gsc1/paper/d4-seed4", weights, test=0.9)
+    assert records.accuracies("d4-gsc1") == {"validation": 0.5, "test": 0.9}
+    later = {"model": "d4-gsc1", "weights_sha256": weights, "accuracy": {"archive-v2": 0.7, "test": 0.1}}
+    records.keep_measure("clips", later)
+    assert records.accuracies("d4-gsc1") == {"validation": 0.5, "test": 0.9, "archive-v2": 0.7}
+
+
+# ---- tables ------------------------------------------------------------------------------------------------
+
+
+def rows_of(lines: list[str]) -> dict[str, list[str]]:
+    """The rows of a table by their first cell."""
+    return {line.split(" | ")[0].strip("| "): line.split(" | ") for line in lines}
+
+
+def test_a_cell_is_mean_and_spread_with_the_number_of_seeds_where_some_are_missing() -> None:
+    for seed, share in enumerate((0.90, 0.92)):
+        keep(f"gsc1/paper/d8-seed{seed}", test=share)
+    row = rows_of(pages.table1("gsc1"))["test"]
+    assert row[1:] == ["not run", "91.00 ± 1.41 (2 of 5)", "not run", "not run |"]
+
+
+def test_a_task_without_a_record_is_in_the_table_of_what_was_not_run() -> None:
+    assert len(pages.table1_not_run()) == 2 + len(pages.PAPER)
+    keep("gsc1/paper/d8-seed0")
+    assert not any("v0.01" in line for line in pages.table1_not_run())
+
+
+def test_changes_stand_with_their_spread_and_their_signs_are_counted() -> None:
+    assert pages.signs()[-1] == "| v0.02's archive, zeros | 0 of 5 | not run | not run |"
+    for row in grid.ABLATIONS:
+        better = {"full": 0.0, "dense-bands": 0.0025}.get(row, -0.01)  # a standard error is 0.14 points
+        for seed in (0, 1):
+            share = 0.94 + better + 0.002 * seed
+            zeros = share if row != "no-path" else 0.95
+            name = "d16" if row == "full" else f"d16-{row}"
+            keep(f"composite/paper/{name}-seed{seed}", test=share, archive_zero=zeros)
+    assert pages.signs()[-2:] == [
+        "| composite, test | 2 of 5 | all | no-circular, no-cross, no-path, mean-pooling |",
+        "| v0.02's archive, zeros | 2 of 5 | all but no-path | no-circular, no-cross, no-path, mean-pooling |",
+    ]
+    rows = rows_of(pages.table2("composite"))
+    assert rows["no-circular"][3] == "−1.00 ± 0.20"
+    assert rows["no-path"][5] == "+0.90 ± 0.14"
+    assert rows["full"][3] == ""
+
+
+def test_keywords_with_recordings_of_the_newer_version_stand_apart() -> None:
+    assert pages.halves() == []
+    for width in grid.WIDTHS:
+        record = keep(f"composite/paper/d{width}-seed0", archive_zero=0.9)
+        right = {word: 90 if word in ("yes", "no", "down", "left", "go") else 80 for word in KEYWORDS}
+        right["yes"] = 40 + width
+        confusion = np.diag([right.get(label, 100) for label in LABELS])
+        confusion[:, 11] += 100 - confusion.diagonal()
+        records.keep_run("paper", record | {"confusion": {"archive-zero": confusion.tolist()}})
+    assert [line.split(": ")[1] for line in pages.halves()[-2:]] == [
+        "trained on v0.02's recordings | 80.80 | 81.60 | 83.20 | 86.40 |",
+        "trained on v0.01's | 80.00 | 80.00 | 80.00 | 80.00 |",
+    ]
+
+
+def test_seeds_of_the_release_are_shown_with_what_they_made_of_sounds() -> None:
+    for seed, equal in enumerate(({"validation": 0.87}, {"validation": 0.86}, None)):
+        keep(f"gsc/release/d4-seed{seed}", f"w{seed}", test=0.9)
+        shares = {"recordings_with_a_hit": 0.01 + seed / 100, "seconds_with_a_keyword": 0.02 + seed / 100}
+        keep_sounds(f"gsc/release/d4-seed{seed}", "1", f"w{seed}", at_equal_sounds=equal, **shares)
+        if seed < 2:
+            keep_sounds(f"gsc/release/d4-seed{seed}", "2-5", f"w{seed}", **shares)
+    with pytest.raises(
+        UsageError, match=r"lacks gsc/release/d4-seed2 with its weights: run .*sounds.py runs/gsc/release"
+    ):
+        pages.release()
+    keep_sounds("gsc/release/d4-seed2", "2-5", "w2", recordings_with_a_hit=0.03, seconds_with_a_keyword=0.04)
+    lines = pages.release()
+    assert "| v0.01, test | 90.00 ± 0.00 (3 of 5) | not run | not run | not run |" in lines
+    (equal_row,) = [line for line in lines if "smallest silence bias" in line]
+    assert equal_row.endswith("| 86.50 ± 0.71 (2 of 5); no bias is enough for 1 | not run | not run | not run |")
+    (hits,) = [line for line in lines if "all seeds: recordings" in line]
+    assert hits.endswith("| 1.00% to 3.00% | not run | not run | not run |")
+
+
+def test_a_block_that_a_page_lacks_is_named() -> None:
+    with pytest.raises(CircleMatchError, match=r"docs/engine\.md has no block little-memory"):
+        pages.with_blocks("docs/engine.md", "<!-- little-memory -->\nnever closed")
+
+
+def test_the_check_names_a_page_that_differs(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(pages, "drawn", lambda: {"docs/tables.md": "another"})
+    assert pages.main(["--check"]) == 1
+    assert capsys.readouterr().err == "pages: docs/tables.md differs from results/; run make report\n"
+
+
+# ---- figures -----------------------------------------------------------------------------------------------
+
+
+def test_the_figure_shows_the_mean_and_spread_of_the_records() -> None:
+    for seed, share in enumerate((0.90, 0.92, 0.94)):
+        keep(f"gsc1/paper/d8-seed{seed}", test=share)
+    first, second = figures.draw_pareto("pareto").axes
+    points = [line.get_xydata().tolist() for line in first.lines]
+    assert [[8000.0, pytest.approx(92.0)]] in points
+    legend = [text.get_text() for text in first.get_legend().get_texts()]
+    assert "measured here, the paper's recipe, 3 of 5 seeds" in legend
+    assert all("measured" not in text.get_text() for text in second.get_legend().get_texts())
+    assert figures.of_records([{"accuracy": {"test": share}} for share in (0.9, 0.92)], "test") == (
+        pytest.approx(91.0),
+        pytest.approx(2**0.5),
+    )
+
+
+def test_ablations_are_drawn_when_all_of_a_task_are_there() -> None:
+    assert figures.draw_ablations() is None
+    for number, row in enumerate(grid.ABLATIONS):
+        keep(f"gsc1/paper/d16{'' if row == 'full' else f'-{row}'}-seed0", test=0.95 - 0.01 * number)
+    (axes,) = figures.draw_ablations().axes
+    assert {-1.0, -2.0, -3.0, -4.0, -5.0} <= {round(bar.get_height(), 6) for bar in axes.patches}
+
+
+# ---- cards -------------------------------------------------------------------------------------------------
+
+
+def test_the_best_seed_is_chosen_on_validation_and_of_the_release_at_equal_sounds() -> None:
+    by_task = {family.task: family for family in cards.FAMILIES}
+    for seed, (validation, equal, test) in enumerate([(0.90, 0.89, 0.1), (0.92, 0.80, 0.2), (0.95, None, 0.99)]):
+        if equal is not None:
+            keep(f"gsc1/paper/d8-seed{seed}", validation=validation, test=test)
+        name = f"gsc/release/d8-seed{seed}"
+        keep(name, f"w{seed}", validation=validation, test=test)
+        keep_sounds(name, "1", f"w{seed}", at_equal_sounds=None if equal is None else {"validation": equal})
+
+    def seed_of(family: str, width: int) -> int | None:
+        record = cards.best(by_task[family], width)
+        return None if record is None else int(record["specification"]["seed"])
+
+    assert seed_of("gsc1", 8) == 1
+    assert seed_of("gsc", 8) == 0  # no bias leaves the third few enough false accepts
+    assert seed_of("gsc", 16) is None
+    keep_sounds("gsc/release/d8-seed1", "1", "other", at_equal_sounds={"validation": 0.8})
+    with pytest.raises(UsageError, match=r"lacks gsc/release/d8-seed1 with its weights: run .*--first-fold .*d8-seed1"):
+        seed_of("gsc", 8)
+
+
+def test_models_are_copied_all_or_none_and_those_that_are_there_need_no_run(
+    repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    weights = tmp_path / "weights"
+    weights.mkdir()
+    monkeypatch.setattr(cards, "WEIGHTS", weights)
+    there = repository / "circlematch" / "weights"
+    for name in ("d4-gsc1", "d8-gsc1"):
+        keep(f"gsc1/paper/{name.removesuffix('-gsc1')}-seed0", records.weights_of(name), validation=0.9)
+    first = records.RUNS / "gsc1" / "paper" / "d4-seed0" / "model.safetensors"
+    first.parent.mkdir(parents=True)
+    copyfile(there / "d4-gsc1.safetensors", first)
+    with pytest.raises(CircleMatchError, match="d8-seed0 was trained elsewhere"):
+        cards.choose()
+    assert not list(weights.iterdir())
+    copyfile(there / "d8-gsc1.safetensors", weights / "d8-gsc1.safetensors")
+    cards.choose()
+    assert (weights / "d4-gsc1.safetensors").read_bytes() == first.read_bytes()
+    copyfile(there / "d4-gsc1.safetensors", records.RUNS / "gsc1" / "paper" / "other")
+    (weights / "d8-gsc1.safetensors").unlink()
+    second = records.RUNS / "gsc1" / "paper" / "d8-seed0" / "model.safetensors"
+    second.parent.mkdir()
+    copyfile(there / "d4-gsc1.safetensors", second)
+    with pytest.raises(CircleMatchError, match="is not the model of the record of gsc1/paper/d8-seed0"):
+        cards.choose()
+
+
+def test_a_card_says_what_its_model_does_worst() -> None:
+    labels = ("yes", "no", "unknown", "silence")
+    draft = grid.GRIDS["table1"]()["gsc1/paper/d8-seed0"]
+    small = replace(draft, labels=labels, network=replace(draft.network, classes=4))
+    confusion = [[8, 0, 1, 3], [1, 9, 0, 0], [2, 1, 5, 1], [0, 0, 0, 9]]
+    assert cards._weakness(record_of_run(small) | {"confusion": {"test": confusion}}) == (
+        "On the test it classifies 3 of 22 keywords as silence and 1 as unknown, and 3 of 9 other words as a keyword."
+        " It finds *yes* least often: 66.7%."
+    )
+
+
+def test_a_card_tells_how_its_model_was_finished() -> None:
+    def told(name: str) -> list[str]:
+        card: Card = circlematch.load(name).card
+        return cards._finish(card)  # type: ignore[no-any-return]
+
+    assert told("d16-gsc1") == []
+    assert told("d16-gsc") == [
+        "- After training, biases were added that make all keywords equally likely.",
+        "- Then it was calibrated on validation: scores were divided by 1.28.",
+        "- Then 0.5 was added to the bias of silence.",
+    ]
