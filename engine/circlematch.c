@@ -7,14 +7,14 @@
 
 #include <string.h>
 
-#include "encoder.h"
-#include "stream.h"
-#include "window.h"
+#include "stream/encoder.h"
+#include "stream/state.h"
+#include "stream/window.h"
 
 /* Where the newest frame of the picture goes: its bands follow one number of padding. */
 CM_INLINE float *picture_frame(const cm_stream *stream)
 {
-    return stream->encoder.picture + stream->encoder.fifth * PICTURE_ROWS;
+    return stream->encoder.picture + stream->encoder.fifth * PICTURE_FRAME;
 }
 
 /* A frame of the picture, from the newest samples or as it stands there already, through encoder and head. Returns
@@ -49,7 +49,7 @@ static int next_frame(cm_stream *stream)
 /* A frame of silence behind the recording's end. Returns whether a window ended. */
 static int flush_frame(cm_stream *stream)
 {
-    memset(picture_frame(stream), 0, sizeof(float) * PICTURE_ROWS);
+    memset(picture_frame(stream), 0, sizeof(float) * PICTURE_FRAME);
     const int scored = hop(stream, 0);
     stream->flushed++;
     if (scored && !stream->one_clip)

@@ -21,7 +21,7 @@ TERMS: dict[str, dict[str, list[str]]] = {
             "return (lanes)(((lane_bits)x & SIGN_BIT) ^ (lane_bits)half) + «(1 + slope) / 2»",
         ],
     },
-    "train_head.h": {
+    "head.h": {
         "frames_backward": [
             "along[t] += «frames[d * T + t] * g[d * T + t]»",
             "const lanes y = «x[d * T + t] * n->scale[d]» + «n->shift[d]»",
@@ -67,12 +67,12 @@ TERMS: dict[str, dict[str, list[str]]] = {
             " * lanes_sum((sum[i][0] + sum[i][1]) + (sum[i][2] + sum[i][3]), present)»",
         ],
     },
-    "train_encoder.h": {
+    "encoder.h": {
         "bands_pair_backward": [
-            "value[i] += «from[o * T + j] * weights[i * next + o * stride] when outputs == BAND_OUT»",
+            "value[i] += «from[o * T + j] * weights[i * next + o * stride] when outputs == BAND_FEATURES»",
             "value[i] += «from[o * T + j] * weights[i * next + o * stride] when outputs == FEATURES»",
-            "sum[i * BAND_OUT + o] += «from[o * T + j] * y[i * TILE + j] when outputs == BAND_OUT»",
-            "sum[i * BAND_OUT + o] += «from[o * T + j] * y[i * TILE + j] when outputs == FEATURES»",
+            "sum[i * BAND_FEATURES + o] += «from[o * T + j] * y[i * TILE + j] when outputs == BAND_FEATURES»",
+            "sum[i * BAND_FEATURES + o] += «from[o * T + j] * y[i * TILE + j] when outputs == FEATURES»",
         ],
         "pointwise_pair_backward": [
             "g[i * TILE + j] *= «leaky_slope(y[i * TILE + j], slope)»",
@@ -135,7 +135,7 @@ TERMS: dict[str, dict[str, list[str]]] = {
             "w[i * TAPS + b] = «lanes_sum(sum[b], present)»",
         ],
     },
-    "train_step.h": {
+    "step.h": {
         "gathered": [
             "sums[j] += «train->chunks[i].partial[at + j] when at >= train->gradient && at < train->loss»",
         ],
@@ -286,12 +286,12 @@ OTHER_FUNCTIONS = {
         lanes_of lanes_abs lanes_select lanes_widen wide_add wide_sum lanes_sum lanes_total leaky lanes_exp
         lanes_sqrt lanes_log lanes_hash hash_word
     """,
-    "train_head.h": "frames_forward responses ordered_path",
-    "train_encoder.h": """
+    "head.h": "frames_forward responses ordered_path",
+    "encoder.h": """
         conv_plane lag_products met_by_tap patch_moments tiled depthwise_plane foresee depthwise_activation
         activation_moments band_weights pointwise_pair pointwise_and_bands row_moments rows_activate
     """,
-    "train_step.h": """
+    "step.h": """
         meet norm_set norm_forward norm_forward_of_map norm_backward fold chunk_begin forward_depthwise forward_bands
         forward_fuse forward_filter_taps forward_filter_map dropout_lanes band_features features_moments
         pooled_scores backward_features backward_bands

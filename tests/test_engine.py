@@ -21,7 +21,8 @@ needs_compiler = pytest.mark.skipif(not COMPILER, reason="no C compiler")
 
 
 def sources(repository: Path) -> list[str]:
-    return [str(path) for path in sorted((repository / "engine").glob("*.c"))]
+    rooms = ("", "python", "front_end", "train")
+    return [str(path) for room in rooms for path in sorted((repository / "engine" / room).glob("*.c"))]
 
 
 @needs_compiler
@@ -79,7 +80,7 @@ def engine_files(repository: Path) -> list[Path]:
         path = waiting.pop()
         if path not in found:
             found.add(path)
-            waiting += [path.with_name(name) for name in re.findall(r'#include "([^"]+)"', path.read_text())]
+            waiting += [(path.parent / name).resolve() for name in re.findall(r'#include "([^"]+)"', path.read_text())]
     return sorted(found)
 
 
@@ -128,7 +129,7 @@ def test_every_exported_symbol_starts_with_cm(repository: Path, tmp_path: Path) 
 HARNESS = r"""
 #include <stdio.h>
 #include <stdlib.h>
-#include "front_end.h"
+#include "front_end/front_end.h"
 
 /* Every allocation is exactly as large as the interface asks for: the sanitizer sees one sample too far. */
 int main(void)
@@ -178,7 +179,7 @@ def test_the_front_end_is_clean_under_address_and_undefined_sanitizers(repositor
         *flags,
         f"-I{repository / 'engine'}",
         str(harness),
-        *(str(repository / "engine" / f"{name}.c") for name in ("front_end", "front_end_v3", "front_end_v4")),
+        *(str(repository / "engine" / "front_end" / f"{name}.c") for name in ("front_end", "v3", "v4")),
         "-o",
         str(program),
         "-lm",
@@ -290,7 +291,7 @@ def test_the_stream_is_clean_under_sanitizers_in_memory_of_exactly_its_size(
 EXP_HARNESS = r"""
 #include <math.h>
 #include <stdio.h>
-#include "cm_exp.h"
+#include "shared/exp.h"
 
 int main(void)
 {
@@ -329,7 +330,7 @@ def test_the_exponential_keeps_its_stated_error_bound(repository: Path, tmp_path
 LOG_HARNESS = r"""
 #include <math.h>
 #include <stdio.h>
-#include "cm_log.h"
+#include "shared/log.h"
 
 int main(void)
 {

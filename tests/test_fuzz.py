@@ -41,8 +41,13 @@ def test_a_short_run_finds_nothing(tmp_path: Path, name: str) -> None:
 
 # Harness, file, what stands there, and what is put in its place.
 PLANTED = {
-    "names that do not end": ("model", "model.h", "if (at++ >= size || names[k] > 1)", "if (at++, names[k] > 1)"),
-    "weights that are not there": ("model", "model.h", "count * sizeof(float) != size - at || ", ""),
+    "names that do not end": (
+        "model",
+        "stream/model.h",
+        "if (at++ >= size || names[k] > 1)",
+        "if (at++, names[k] > 1)",
+    ),
+    "weights that are not there": ("model", "stream/model.h", "count * sizeof(float) != size - at || ", ""),
     "a sample that chunks lose": ("stream", "circlematch.c", "used += taken;", "used += taken + (taken % 97 == 96);"),
     "a hit that chunks lose": (
         "stream-compact",
@@ -50,10 +55,15 @@ PLANTED = {
         "if (stream->filled == CM_WINDOW && next_frame(stream))",
         "if (stream->filled == CM_WINDOW && next_frame(stream) && (taken > 80 || !(stream->detection.count = 0)))",
     ),
-    "a frame too few": ("stream-compact", "stream.h", "PLACE(kept, T * n->frame)", "PLACE(kept, (T - 1) * n->frame)"),
+    "a frame too few": (
+        "stream-compact",
+        "stream/state.h",
+        "PLACE(kept, T * n->frame)",
+        "PLACE(kept, (T - 1) * n->frame)",
+    ),
     "a reset that leaves samples": (
         "stream",
-        "stream.h",
+        "stream/state.h",
         "stream->filled = PAST;",
         "if (stream->filled < PAST) stream->filled = PAST;",
     ),

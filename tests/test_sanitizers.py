@@ -19,7 +19,7 @@ HARNESS = r"""
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include "train.h"
+#include "train/train.h"
 
 #define SAMPLES (CM_HOP * 100)
 #define CLIPS 5
@@ -35,7 +35,7 @@ static void *memory_of(size_t bytes, size_t beside)
     return p;
 }
 
-#ifdef APART  /* train_memory.h is changed to ask here for each of its arrays */
+#ifdef APART  /* train/memory.h is changed to ask here for each of its arrays */
 static void *kept[4096];
 static int kept_count;
 
@@ -205,8 +205,9 @@ def harness(folder: Path, sanitizer: str, engine: Path, flags: list[str], levels
     """The harness with the training sources of some levels."""
     program = folder / "harness"
     (folder / "harness.c").write_text(HARNESS)
-    front_ends = ["front_end", *(f"front_end_{level}" for level in levels if level != "base")]
-    sources = [engine / f"{name}.c" for name in (*front_ends, "train", *(f"train_{level}" for level in levels))]
+    front_ends = ["front_end", *(level for level in levels if level != "base")]
+    sources = [engine / "front_end" / f"{name}.c" for name in front_ends]
+    sources += [engine / "train" / f"{name}.c" for name in ("train", *levels)]
     build = [
         *(COMPILER, "-std=c99", "-g", "-Wno-psabi", f"-fsanitize={sanitizer}", "-fno-sanitize-recover=all"),
         *(*flags, f"-I{engine}", str(folder / "harness.c"), *map(str, sources), "-o", str(program), "-lm", "-pthread"),
@@ -230,10 +231,12 @@ def test_no_array_of_the_training_step_is_overrun(tmp_path: Path) -> None:
     """Each array becomes an allocation of its own, so that one number too far in any of them is seen."""
     engine = tmp_path / "engine"
     shutil.copytree(ENGINE, engine)
-    text = (engine / "train_memory.h").read_text()
+    text = (engine / "train" / "memory.h").read_text()
     in_the_block, alone = "arena->real_block ? (void *)arena->at : NULL", "arena->real_block ? apart(bytes) : NULL"
     assert text.count(in_the_block) == 1
-    (engine / "train_memory.h").write_text("void *apart(__SIZE_TYPE__ bytes);\n" + text.replace(in_the_block, alone))
+    (engine / "train" / "memory.h").write_text(
+        "void *apart(__SIZE_TYPE__ bytes);\n" + text.replace(in_the_block, alone)
+    )
     expect_clean(harness(tmp_path, "address,undefined", engine, ["-DAPART", "-DCM_BASE_ONLY"], ("base",)))
 
 
