@@ -102,7 +102,7 @@ def has_c_library() -> bool:
 
 def write_sources(model: Model, samples: npt.NDArray[np.int16], folder: Path) -> None:
     """The model as `circlematch export --to c` writes it, and the recording, whole hops of it."""
-    header, source = export(model, "c", folder)
+    header, source, *_ = export(model, "c", folder)
     source.rename(folder / "model.c")  # a name that the linker script knows
     whole = samples[: samples.size // HOP * HOP]
     (folder / "recording.h").write_text(

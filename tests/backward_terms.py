@@ -347,7 +347,9 @@ def mutants() -> list[Mutant]:
 
 def functions(text: str) -> dict[str, str]:
     """The functions of a C file by name."""
-    found = re.finditer(r"^(?:static|LANED)\s[^;={}]*?(\w+)\([^;{}]*\)\n\{\n.*?^\}$", text, re.MULTILINE | re.DOTALL)
+    found = re.finditer(
+        r"^(?:static|CM_INLINE)\s[^;={}]*?(\w+)\([^;{}]*\)\n\{\n.*?^\}$", text, re.MULTILINE | re.DOTALL
+    )
     return {match[1]: match[0] for match in found}
 
 

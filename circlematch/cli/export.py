@@ -12,9 +12,9 @@ from circlematch.export import FORMATS, agreement, export
 
 def add(commands: Commands) -> None:
     """Its arguments."""
-    summary = "write a model as C source or as a binary file with a manifest, for the C engine"
+    summary = "write a model as C source together with the C engine, or as a binary file with a manifest"
     parser = add_command(commands, "export", summary, "circlematch export --to c --model d16-gsc --out firmware", run)
-    parser.add_argument("--to", choices=tuple(FORMATS), required=True, help="c: an array; bundle: binary and manifest")
+    parser.add_argument("--to", choices=tuple(FORMATS), required=True, help="c: sources; bundle: binary and manifest")
     add_model(parser)
     parser.add_argument("--out", type=Path, default=Path(), help="folder to write into")
     add_json(parser)
@@ -35,4 +35,6 @@ def run(options: argparse.Namespace) -> int:
     if difference is not None:
         compared = f"scores of the self-test differ from PyTorch's by {difference:.1e} at most"
     print(f"{model.card.name}: {found['bytes']:,} bytes as the engine reads it, whole; {compared}")
+    if sources := [str(path) for path in paths if path.suffix == ".c"]:
+        print(f"to compile: cc -O2 -I{options.out} main.c {' '.join(sources)} -lm")
     return 0

@@ -28,14 +28,17 @@ NOTICE = """\
 def amalgamated() -> str:
     """The text of circlematch.c."""
     body, system = _inlined(ENGINE / "circlematch.c", {ENGINE / PUBLIC})
+    body = re.sub(r"\n*(/\* ---- .* ---- \*/)\n+", r"\n\n\1\n\n", body)
+    body = re.sub(r"/\* ---- .* \(continued\) ---- \*/\s+(?=/\* ----)", "", body)  # nothing but another header follows
     top = [f'#include "{PUBLIC}"\n\n', *(f"#include <{name}>\n" for name in sorted(system))]
-    return NOTICE.format(version=_version()) + "".join(top) + body
+    return NOTICE.format(version=_version()) + "".join(top) + "\n" + body.lstrip()
 
 
 def _inlined(path: Path, seen: set[Path]) -> tuple[str, set[str]]:
     """A file with its includes resolved, and the system's headers that they name. `seen` grows."""
     seen.add(path)
     system: set[str] = set()
+    name = path.relative_to(ENGINE).as_posix()
 
     def resolve(include: re.Match[str]) -> str:
         if include[2]:
@@ -46,11 +49,10 @@ def _inlined(path: Path, seen: set[Path]) -> tuple[str, set[str]]:
             return ""
         text, named = _inlined(inner, seen)
         system.update(named)
-        return text
+        return f"{text}\n/* ---- {name} (continued) ---- */\n"
 
     text = INCLUDE.sub(resolve, path.read_text())
-    text = re.sub(r"\n{3,}", "\n\n", text).strip()
-    return f"\n/* ---- {path.relative_to(ENGINE).as_posix()} ---- */\n\n{text}\n", system
+    return f"/* ---- {name} ---- */\n{text.rstrip()}\n", system
 
 
 def _version() -> str:

@@ -19,8 +19,10 @@
 #endif
 
 #if defined(__GNUC__)
+#define CM_UNUSED __attribute__((unused))  /* no warning where a build does not use a table or a function */
 #define CM_INLINE static inline __attribute__((always_inline, unused))
 #else
+#define CM_UNUSED
 #define CM_INLINE static inline
 #endif
 

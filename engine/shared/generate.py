@@ -64,7 +64,7 @@ def mel_filters(front_end: FrontEnd) -> list[list[float]]:
 def array(kind: str, name: str, values: list[str], size: str) -> str:
     """One C array definition."""
     lines = ["    " + ", ".join(values[i : i + ROW]) + "," for i in range(0, len(values), ROW)]
-    return f"static const {kind} {name}[{size}] = {{\n" + "\n".join(lines) + "\n};\n"
+    return f"CM_UNUSED static const {kind} {name}[{size}] = {{\n" + "\n".join(lines) + "\n};\n"
 
 
 def real(value: float) -> str:
@@ -169,7 +169,7 @@ def tables(front_end: FrontEnd) -> str:
     first_turn = [turn[2 * i * n] for i in (1, 2, 3) for n in range(half // 4)]
     return guarded(
         "TABLES",
-        '#include <stdint.h>\n\n#include "numbers.h"\n',
+        '#include <stdint.h>\n\n#include "compiler.h"\n#include "numbers.h"\n',
         "/* The periodic Hann window. */",
         array("float", "cm_hann", [real(v) for v in hann(front_end)], "CM_WINDOW"),
         "/* Twiddle factors exp(-2 pi i k / CM_FFT), three quarters of a turn: no butterfly needs more. */",

@@ -5,10 +5,11 @@
 
 #include <stdint.h>
 
+#include "compiler.h"
 #include "numbers.h"
 
 /* The periodic Hann window. */
-static const float cm_hann[CM_WINDOW] = {
+CM_UNUSED static const float cm_hann[CM_WINDOW] = {
     0.00000000e+00f, 6.16837592e-05f, 2.46719817e-04f, 5.55062519e-04f, 9.86635786e-04f, 1.54133313e-03f,
     2.21901770e-03f, 3.01952227e-03f, 3.94264934e-03f, 4.98817114e-03f, 6.15582970e-03f, 7.44533692e-03f,
     8.85637464e-03f, 1.03885947e-02f, 1.20416190e-02f, 1.38150398e-02f, 1.57084194e-02f, 1.77212908e-02f,
@@ -79,7 +80,7 @@ static const float cm_hann[CM_WINDOW] = {
 };
 
 /* Twiddle factors exp(-2 pi i k / CM_FFT), three quarters of a turn: no butterfly needs more. */
-static const float cm_turn_cos[3 * CM_FFT / 4] = {
+CM_UNUSED static const float cm_turn_cos[3 * CM_FFT / 4] = {
     1.00000000e+00f, 9.99924702e-01f, 9.99698819e-01f, 9.99322385e-01f, 9.98795456e-01f, 9.98118113e-01f,
     9.97290457e-01f, 9.96312612e-01f, 9.95184727e-01f, 9.93906970e-01f, 9.92479535e-01f, 9.90902635e-01f,
     9.89176510e-01f, 9.87301418e-01f, 9.85277642e-01f, 9.83105487e-01f, 9.80785280e-01f, 9.78317371e-01f,
@@ -146,7 +147,7 @@ static const float cm_turn_cos[3 * CM_FFT / 4] = {
     -7.35645636e-02f, -6.13207363e-02f, -4.90676743e-02f, -3.68072229e-02f, -2.45412285e-02f, -1.22715383e-02f,
 };
 
-static const float cm_turn_sin[3 * CM_FFT / 4] = {
+CM_UNUSED static const float cm_turn_sin[3 * CM_FFT / 4] = {
     -0.00000000e+00f, -1.22715383e-02f, -2.45412285e-02f, -3.68072229e-02f, -4.90676743e-02f, -6.13207363e-02f,
     -7.35645636e-02f, -8.57973123e-02f, -9.80171403e-02f, -1.10222207e-01f, -1.22410675e-01f, -1.34580709e-01f,
     -1.46730474e-01f, -1.58858143e-01f, -1.70961889e-01f, -1.83039888e-01f, -1.95090322e-01f, -2.07111376e-01f,
@@ -214,7 +215,7 @@ static const float cm_turn_sin[3 * CM_FFT / 4] = {
 };
 
 /* Twiddle factors of the first stage, for one, two and three times n: (3, CM_HALF_FFT / 4). */
-static const float cm_first_cos[3 * CM_HALF_FFT / 4] = {
+CM_UNUSED static const float cm_first_cos[3 * CM_HALF_FFT / 4] = {
     1.00000000e+00f, 9.99698819e-01f, 9.98795456e-01f, 9.97290457e-01f, 9.95184727e-01f, 9.92479535e-01f,
     9.89176510e-01f, 9.85277642e-01f, 9.80785280e-01f, 9.75702130e-01f, 9.70031253e-01f, 9.63776066e-01f,
     9.56940336e-01f, 9.49528181e-01f, 9.41544065e-01f, 9.32992799e-01f, 9.23879533e-01f, 9.14209756e-01f,
@@ -249,7 +250,7 @@ static const float cm_first_cos[3 * CM_HALF_FFT / 4] = {
     -4.27555093e-01f, -3.59895037e-01f, -2.90284677e-01f, -2.19101240e-01f, -1.46730474e-01f, -7.35645636e-02f,
 };
 
-static const float cm_first_sin[3 * CM_HALF_FFT / 4] = {
+CM_UNUSED static const float cm_first_sin[3 * CM_HALF_FFT / 4] = {
     -0.00000000e+00f, -2.45412285e-02f, -4.90676743e-02f, -7.35645636e-02f, -9.80171403e-02f, -1.22410675e-01f,
     -1.46730474e-01f, -1.70961889e-01f, -1.95090322e-01f, -2.19101240e-01f, -2.42980180e-01f, -2.66712757e-01f,
     -2.90284677e-01f, -3.13681740e-01f, -3.36889853e-01f, -3.59895037e-01f, -3.82683432e-01f, -4.05241314e-01f,
@@ -285,7 +286,7 @@ static const float cm_first_sin[3 * CM_HALF_FFT / 4] = {
 };
 
 /* Where the in-place transform leaves bin k. */
-static const uint8_t cm_bin_place[CM_HALF_FFT] = {
+CM_UNUSED static const uint8_t cm_bin_place[CM_HALF_FFT] = {
     0, 64, 128, 192, 16, 80,
     144, 208, 32, 96, 160, 224,
     48, 112, 176, 240, 4, 68,
@@ -332,7 +333,7 @@ static const uint8_t cm_bin_place[CM_HALF_FFT] = {
 };
 
 /* Mel band b weighs cm_mel_count[b] bins from cm_mel_first[b] on. All bands' weights are in one array. */
-static const uint8_t cm_mel_first[CM_MEL_BANDS] = {
+CM_UNUSED static const uint8_t cm_mel_first[CM_MEL_BANDS] = {
     1, 2, 4, 6, 9, 11,
     14, 16, 19, 23, 26, 30,
     34, 39, 43, 49, 54, 60,
@@ -341,7 +342,7 @@ static const uint8_t cm_mel_first[CM_MEL_BANDS] = {
     199, 217,
 };
 
-static const uint8_t cm_mel_count[CM_MEL_BANDS] = {
+CM_UNUSED static const uint8_t cm_mel_count[CM_MEL_BANDS] = {
     3, 4, 5, 5, 5, 5,
     5, 7, 7, 7, 8, 9,
     9, 10, 11, 11, 13, 14,
@@ -350,7 +351,7 @@ static const uint8_t cm_mel_count[CM_MEL_BANDS] = {
     37, 39,
 };
 
-static const float cm_mel_weight[CM_MEL_WEIGHTS] = {
+CM_UNUSED static const float cm_mel_weight[CM_MEL_WEIGHTS] = {
     5.62571949e-01f, 8.84056769e-01f, 3.62845503e-01f, 1.15943231e-01f, 6.37154497e-01f, 8.53277398e-01f,
     3.70385949e-01f, 1.46722602e-01f, 6.29614051e-01f, 8.95765983e-01f, 4.48377051e-01f, 9.88118394e-04f,
     1.04234017e-01f, 5.51622949e-01f, 9.99011882e-01f, 5.86418886e-01f, 1.71922301e-01f, 4.13581114e-01f,
@@ -436,7 +437,7 @@ static const float cm_mel_weight[CM_MEL_WEIGHTS] = {
 };
 
 /* The angles of a clip's frames on the circle, Eq. (5). */
-static const float cm_circle_cos[CM_CLIP_FRAMES] = {
+CM_UNUSED static const float cm_circle_cos[CM_CLIP_FRAMES] = {
     1.00000000e+00f, 9.98026728e-01f, 9.92114701e-01f, 9.82287251e-01f, 9.68583161e-01f, 9.51056516e-01f,
     9.29776486e-01f, 9.04827052e-01f, 8.76306680e-01f, 8.44327926e-01f, 8.09016994e-01f, 7.70513243e-01f,
     7.28968627e-01f, 6.84547106e-01f, 6.37423990e-01f, 5.87785252e-01f, 5.35826795e-01f, 4.81753674e-01f,
@@ -456,7 +457,7 @@ static const float cm_circle_cos[CM_CLIP_FRAMES] = {
     9.68583161e-01f, 9.82287251e-01f, 9.92114701e-01f, 9.98026728e-01f,
 };
 
-static const float cm_circle_sin[CM_CLIP_FRAMES] = {
+CM_UNUSED static const float cm_circle_sin[CM_CLIP_FRAMES] = {
     0.00000000e+00f, 6.27905195e-02f, 1.25333234e-01f, 1.87381315e-01f, 2.48689887e-01f, 3.09016994e-01f,
     3.68124553e-01f, 4.25779292e-01f, 4.81753674e-01f, 5.35826795e-01f, 5.87785252e-01f, 6.37423990e-01f,
     6.84547106e-01f, 7.28968627e-01f, 7.70513243e-01f, 8.09016994e-01f, 8.44327926e-01f, 8.76306680e-01f,
