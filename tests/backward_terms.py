@@ -87,7 +87,7 @@ TERMS: dict[str, dict[str, list[str]]] = {
         ],
         "activation_backward": [
             "lanes value = «g[j]» - «offset[c]»",
-            "value -= «tile[(k - c) * TILE + j] * lean[c * C + k]»",
+            "value -= «tile[(k - c) * TILE + j] * factor[c * C + k]»",
             "g[j] = «value * leaky_slope(tile[j], slope)»",
             "total += «g[j]»",
             "product += «g[j]» * («x[j]» - «n->mean[c]»)",
@@ -97,7 +97,8 @@ TERMS: dict[str, dict[str, list[str]]] = {
             "weight_sums[c] = «wide_sum(products[c], present) * (double)n->inverse_sd[c]»",
         ],
         "depthwise_and_conv_backward": [
-            "to[j] = «g[tiled(c, r, t0) + j] * n->scale[c]» - «n->offset[c]» - «raw[tiled(c, r, t0) + j] * n->lean[c]»",
+            "to[j] = «g[tiled(c, r, t0) + j] * n->scale[c]» - «n->offset[c]»"
+            " - «raw[tiled(c, r, t0) + j] * n->factor[c]»",
             "kernel_sums[a * 3 + b] += «here[t] * above[a * PLANE_FRAMES + t + b]»",
             "value += «around[(2 - a) * PLANE_FRAMES + t + 2 - b] * w[a * 3 + b]»",
             "value *= «leaky_slope(y[t], slope)»",
@@ -122,7 +123,7 @@ TERMS: dict[str, dict[str, list[str]]] = {
             "w[i * inner + k] = «factor * lanes_sum(lanes_dot(g + i * T, x + k * T, T), present)»",
         ],
         "rows_norm_backward": [
-            "g[i * T + t] = «g[i * T + t] * n->scale[i]» - «n->offset[i]» - «x[i * T + t] * n->lean[i]»",
+            "g[i * T + t] = «g[i * T + t] * n->scale[i]» - «n->offset[i]» - «x[i * T + t] * n->factor[i]»",
         ],
         "taps": [
             "sum += «row[t + step * (b - reach)] * w[i * TAPS + b] when step < 0»",
@@ -140,9 +141,9 @@ TERMS: dict[str, dict[str, list[str]]] = {
             "sums[j] += «train->chunks[i].partial[at + j] when at >= train->gradient && at < train->loss»",
         ],
         "norm_backward_from": [
-            "const double lean = «(double)n->scale[i] * weight_sums[i] / n->count * n->inverse_sd[i]»",
-            "n->lean[i] = «(real)lean»",
-            "n->offset[i] = (real)(«n->scale[i] * bias_sums[i] / n->count» - «lean * n->mean[i]»)",
+            "const double factor = «(double)n->scale[i] * weight_sums[i] / n->count * n->inverse_sd[i]»",
+            "n->factor[i] = «(real)factor»",
+            "n->offset[i] = (real)(«n->scale[i] * bias_sums[i] / n->count» - «factor * n->mean[i]»)",
         ],
         "norm_backward_of_map": [
             "sum += «w[i * inner + a] * products[i * inner + a] when inner == C»",
@@ -156,9 +157,9 @@ TERMS: dict[str, dict[str, list[str]]] = {
             "through += «w[i * inner + b] * second[b * inner + a] when inner == C»",
             "through += «w[i * inner + b] * second[b * inner + a] when inner == PATCH»",
             "products[i * inner + a] = «n->scale[i] * products[i * inner + a] when inner == C»"
-            " - «n->offset[i] * sums[a] when inner == C» - «n->lean[i] * through when inner == C»",
+            " - «n->offset[i] * sums[a] when inner == C» - «n->factor[i] * through when inner == C»",
             "products[i * inner + a] = «n->scale[i] * products[i * inner + a] when inner == PATCH»"
-            " - «n->offset[i] * sums[a] when inner == PATCH» - «n->lean[i] * through when inner == PATCH»",
+            " - «n->offset[i] * sums[a] when inner == PATCH» - «n->factor[i] * through when inner == PATCH»",
         ],
         "forward_scores": [
             "worker->along[k] = «lanes_dot(derivative, worker->responses, M * T)»",
@@ -203,7 +204,7 @@ TERMS: dict[str, dict[str, list[str]]] = {
         ],
         "learn_backward": [
             "offset += «(double)w[d * C + a] * pointwise->offset[d]»",
-            "lean += «(double)w[d * C + a] * pointwise->lean[d] * w[d * C + b]»",
+            "factor += «(double)w[d * C + a] * pointwise->factor[d] * w[d * C + b]»",
         ],
         "finish_gradients": [
             "gradient[j] += «train->chunks[i].partial[train->gradient + j]»",

@@ -103,6 +103,7 @@ def test_the_exported_engine_is_the_one_in_the_repository() -> None:
     source = resources.files("circlematch") / "c" / "circlematch.c"
     assert source.read_text() == amalgamate.amalgamated(), "build the engine: setup.py build_ext --inplace"
     assert not re.findall(r'#include "(?!circlematch\.h")', source.read_text())
+    assert source.read_text().isascii()  # compilers for microcontrollers read other encodings than UTF-8
 
 
 @needs_compiler
@@ -147,6 +148,7 @@ def test_no_label_and_no_licence_leaves_its_comment(tmp_path: Path, text: str) -
     for path in tmp_path.glob("cm_*.[ch]"):
         lines = path.read_text().partition("*/")[0].splitlines()  # at any character that an editor breaks lines at
         assert len(lines) == 4
+        assert not [line for line in lines if line.endswith(("\\", "??/"))]
         assert lines[2].startswith(" * Made by `circlematch export")
 
 

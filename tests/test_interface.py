@@ -38,8 +38,10 @@ def test_a_type_in_the_stub_follows_the_type_in_c() -> None:
         "cm_none": ("void", []),
     }
     assert interface().constants(declared) == ["CM_SIX"]
-    kinds = [interface().python_type(kind) for kind in ("const float *", "size_t", "double", "void", "cm_status")]
-    assert kinds == ["CData", "int", "float", "None", "int"]
+    kinds = [
+        interface().python_type(kind) for kind in ("const float *", "size_t", "double", "float", "void", "cm_status")
+    ]
+    assert kinds == ["CData", "int", "float", "float", "None", "int"]
 
 
 def test_numpy_and_c_mean_the_same_by_an_augmentation() -> None:

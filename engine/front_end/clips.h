@@ -1,5 +1,5 @@
-/* Clips with their augmentation, CM_LANES of them side by side, become log-mel pictures. Included once in each source that
- * builds the front end for a number of lanes; see front_end.c. */
+/* Log-mel pictures of CM_LANES clips with their augmentation. Each source that compiles the front end for a number of
+ * lanes includes this once; see front_end.c. */
 #ifndef CM_FRONT_END_CLIPS_H
 #define CM_FRONT_END_CLIPS_H
 
@@ -9,11 +9,11 @@
 
 #include "../shared/compiler.h"
 
-/* One clip with its augmentation; one of i16 and f32 is set, or samples is 0: silence. */
+/* One clip with its augmentation. One of i16 and f32 is set; if samples is 0, the clip is silence. */
 typedef struct {
     const int16_t *i16;
     const float *f32;
-    const float *noise;  /* moved to this clip's offset already */
+    const float *noise;  /* from this clip's offset on */
     int64_t samples;
     int64_t shift;
     float speed, noise_speed;
@@ -22,8 +22,8 @@ typedef struct {
 
 /* CM_LANES clips of `samples` samples each: value b of frame t of lane l goes to
  * out[l * lane_step + b * band_step + t * frame_step]. */
-typedef void cm_clips_function(const cm_clip *clips, int64_t samples, cm_front_end_work *work, float *out, int64_t lane_step,
-                               int64_t band_step, int64_t frame_step);
+typedef void cm_clips_function(const cm_clip *clips, int64_t samples, cm_front_end_work *work, float *out,
+                               int64_t lane_step, int64_t band_step, int64_t frame_step);
 cm_clips_function cm_log_mel_clips_v3;  /* eight clips */
 cm_clips_function cm_log_mel_clips_v4;  /* sixteen */
 
@@ -45,7 +45,7 @@ CM_INLINE cm_eight both(const float *low, const float *high)
     return __builtin_shufflevector(*(const cm_four *)low, *(const cm_four *)high, 0, 1, 2, 3, 4, 5, 6, 7);
 }
 
-/* Four rows of four numbers become four columns, in both halves alike. */
+/* Transposes 4 x 4 floats in each half. */
 CM_INLINE void turn_rows(cm_eight r0, cm_eight r1, cm_eight r2, cm_eight r3, cm_eight *restrict out)
 {
     const cm_eight a = __builtin_shufflevector(r0, r1, 0, 8, 1, 9, 4, 12, 5, 13);
@@ -62,9 +62,9 @@ CM_INLINE void turn_rows(cm_eight r0, cm_eight r1, cm_eight r2, cm_eight r3, cm_
 /* ---- other speeds ---- */
 
 #define CM_TILE_SAMPLES (CM_TILE_FRAMES * CM_HOP)
-#define CM_ONE ((int64_t)1 << 32)  /* places between samples are whole numbers of its parts */
+#define CM_ONE ((int64_t)1 << 32)  /* a position between samples has 32 fractional bits */
 
-/* `count` samples of one clip from `first` on, silence beyond its ends. */
+/* `count` samples of one clip from `first` on, with silence before its start and after its end. */
 CM_INLINE void stretch_of(const cm_clip *clip, int64_t first, int count, float *restrict out)
 {
     const int from = (int)cm_clamp(-first, 0, count), to = (int)cm_clamp(clip->samples - first, from, count);
@@ -79,16 +79,17 @@ CM_INLINE void stretch_of(const cm_clip *clip, int64_t first, int count, float *
     }
 }
 
-/* A place x of the way from b to c, on the curve of Catmull and Rom through four neighbours. */
+/* Catmull-Rom interpolation between b and c, at fraction x. */
 #define CM_CURVE(a, b, c, d, x) \
     ((b) + 0.5f * (x) * ((c) - (a) + (x) * (2 * (a) - 5 * (b) + 4 * (c) - (d) + (x) * (3 * ((b) - (c)) + (d) - (a)))))
 
-/* out[i] += gain * in(1 + fraction + i * step) for i < count, a multiple of eight. Within a tile places are counted in 2^-20
- * samples, for which 32 bits are enough. */
-CM_INLINE void add_curve(const float *restrict in, int64_t fraction, int64_t step, int count, float gain, float *restrict out)
+/* out[i] += gain * in(1 + fraction + i * step) for i < count, a multiple of eight. Positions within a tile have 20
+ * fractional bits, so they fit into 32 bits. */
+CM_INLINE void add_curve(const float *restrict in, int64_t fraction, int64_t step, int count, float gain,
+                         float *restrict out)
 {
     const uint32_t begin = (uint32_t)(fraction >> 12), advance = (uint32_t)((step + (1 << 11)) >> 12);
-#if CM_LANES >= 8  /* eight places at once: their neighbours come in eight loads, not in thirty-two */
+#if CM_LANES >= 8  /* eight positions at once: eight loads instead of thirty-two fetch their neighbours */
     const cm_eight_places steps = (cm_eight_places){ 0, 1, 2, 3, 4, 5, 6, 7 } * advance;
     for (int i = 0; i < count; i += 8) {
         const uint32_t first = begin + (uint32_t)i * advance;
@@ -109,13 +110,14 @@ CM_INLINE void add_curve(const float *restrict in, int64_t fraction, int64_t ste
 #endif
 }
 
-/* Samples first … first + count - 1 of one clip at its speed; its middle stays where it is. */
+/* Samples first, ..., first + count - 1 of one clip at its speed. The middle of the clip keeps its place. */
 CM_INLINE void gather_at_speed(const cm_clip *clip, int64_t first, int count, float *restrict out)
 {
     float stretch[CM_FASTEST * CM_TILE_SAMPLES + 5];
     const int64_t step = (int64_t)((double)clip->speed * (double)CM_ONE), middle = clip->samples / 2;
     const int64_t at = middle * CM_ONE + (first - clip->shift - middle) * step, from = (at >> 32) - 1;
-    stretch_of(clip, from, (int)(((at + (count - 1) * step) >> 32) + 4 - from), stretch);  /* one for rounding in add_curve */
+    /* 4: three neighbours, and one for rounding in add_curve */
+    stretch_of(clip, from, (int)(((at + (count - 1) * step) >> 32) + 4 - from), stretch);
     memset(out, 0, sizeof(float) * (size_t)count);
     add_curve(stretch, at & (CM_ONE - 1), step, count, 1.0f, out);
 }
@@ -126,7 +128,7 @@ CM_INLINE void add_noise_at_speed(const cm_clip *clip, int64_t first, int count,
     add_curve(clip->noise + (at >> 32), at & (CM_ONE - 1), step, count, clip->noise_gain, out);
 }
 
-/* Samples first … first + count - 1 of one clip, shifted, with its noise. */
+/* Samples first, ..., first + count - 1 of one clip, shifted, with its noise. */
 CM_INLINE void gather(const cm_clip *clip, int64_t first, int count, float *restrict out)
 {
     if (clip->speed != 1)

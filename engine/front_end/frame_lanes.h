@@ -1,8 +1,8 @@
-/* The front end over CM_LANES clips side by side. Included once for every CM_LANES; see front_end.c.
+/* A log-mel frame of CM_LANES clips at once. Included once for every CM_LANES; see front_end.c.
  *
- * A `vec` holds one number of each clip; arithmetic on it reads like scalar code and becomes vector instructions,
- * with no shuffles and no padding. With CM_LANES = 1 it is a float, and this is the streaming front end.
- * CM_WHOLE_CLIPS adds the walk over clips; CM_SAMPLE is what samples are kept as, if not as `vec`.
+ * A `vec` holds one number of each clip. Arithmetic on it reads like scalar code and becomes vector instructions,
+ * without shuffles and without padding. With CM_LANES = 1 a `vec` is a float, and this is the streaming front end.
+ * CM_WHOLE_CLIPS adds the loop over whole clips. CM_SAMPLE is the type of samples, if it is not `vec`.
  */
 #include "../shared/compiler.h"
 #include "../shared/log.h"
@@ -35,7 +35,8 @@ CM_INLINE void LANED(put)(vec *restrict re, vec *restrict im, int at, vec r, vec
     im[at] = i;
 }
 
-/* Four numbers become four sums, the last three turned by the angles 1, 2, 3 times `turn`, stored `quarter` apart. */
+/* A radix-4 butterfly. Its outputs 1, 2 and 3 are multiplied by the twiddle factors 1, 2 and 3 times `turn`, and stored
+ * `quarter` apart. */
 CM_INLINE void LANED(butterfly)(LANED(complex) z0, LANED(complex) z1, LANED(complex) z2, LANED(complex) z3,
                                 vec *restrict re, vec *restrict im, int quarter, int turn)
 {
@@ -60,7 +61,7 @@ CM_INLINE void LANED(butterfly)(LANED(complex) z0, LANED(complex) z1, LANED(comp
     LANED(put)(re, im, 3 * quarter, c_r * c3 - c_i * s3, c_r * s3 + c_i * c3);
 }
 
-/* Two real samples after the Hann window as one complex number, z[n] = x[2n] + i x[2n+1]; zero from CM_WINDOW on. */
+/* Two windowed real samples as one complex number, z[n] = x[2n] + i x[2n+1]; zero from CM_WINDOW on. */
 CM_INLINE LANED(complex) LANED(packed)(const CM_SAMPLE *restrict samples, int n)
 {
     LANED(complex) z = { 0 };
@@ -71,8 +72,9 @@ CM_INLINE LANED(complex) LANED(packed)(const CM_SAMPLE *restrict samples, int n)
     return z;
 }
 
-/* Complex transform of CM_HALF_FFT packed samples, radix 4, decimation in frequency. Bin k ends at cm_bin_place[k].
- * After the first stage the quarters go their own ways, one at a time: each is small enough for the first cache. */
+/* Complex transform of CM_HALF_FFT packed samples, radix 4, decimation in frequency. Bin k ends up at cm_bin_place[k].
+ * After the first stage the quarters are independent and are computed one after another: each fits into the L1
+ * cache. */
 CM_INLINE void LANED(fourier)(const CM_SAMPLE *restrict samples, vec *restrict re, vec *restrict im)
 {
     const int first = CM_HALF_FFT / 4;
@@ -94,7 +96,7 @@ CM_INLINE void LANED(fourier)(const CM_SAMPLE *restrict samples, vec *restrict r
         }
 }
 
-/* Where the power of a bin is kept: with CM_IN_PLACE where the transform left the bin, for `power` is `re` then. */
+/* Where the power of a bin is stored. With CM_IN_PLACE `power` is `re`, so it is where the transform left the bin. */
 CM_INLINE int LANED(power_place)(int bin)
 {
 #ifdef CM_IN_PLACE
@@ -104,7 +106,7 @@ CM_INLINE int LANED(power_place)(int bin)
 #endif
 }
 
-/* Power of the bins 1 … CM_HALF_FFT - 1 of the real signal, from the packed transform Z (N = CM_HALF_FFT):
+/* Power of the bins 1, ..., CM_HALF_FFT - 1 of the real signal, from the packed transform Z (N = CM_HALF_FFT):
  *     E = (Z[k] + conj Z[N-k]) / 2,   O = -i (Z[k] - conj Z[N-k]) / 2,   X[k] = E + w^k O,   X[N-k] = conj(E - w^k O).
  * Bin 0 and bin N carry no mel weight and are left out. */
 CM_INLINE void LANED(power_spectrum)(const vec *re, const vec *im, vec *power)
@@ -124,13 +126,14 @@ CM_INLINE void LANED(power_spectrum)(const vec *re, const vec *im, vec *power)
     power[LANED(power_place)(CM_HALF_FFT / 2)] = re[middle] * re[middle] + im[middle] * im[middle];
 }
 
-/* Triangles over the power, then log(power + floor) - log(floor). */
+/* Mel filters over the power, then log(power + floor) - log(floor). */
 CM_INLINE void LANED(mel_log)(const vec *restrict power, float *restrict mel)
 {
     const float *weight = cm_mel_weight;
     for (int b = 0; b < CM_MEL_BANDS; b++) {
         const int first = cm_mel_first[b], count = cm_mel_count[b];
-        vec even = power[LANED(power_place)(first)] * weight[0], odd = { 0 };  /* two sums: neither waits for the other */
+        /* two sums that do not wait for each other */
+        vec even = power[LANED(power_place)(first)] * weight[0], odd = { 0 };
         int k = 1;
         for (; k + 1 < count; k += 2) {
             odd += power[LANED(power_place)(first + k)] * weight[k];
@@ -163,9 +166,10 @@ CM_INLINE void LANED(log_mel_frame)(const CM_SAMPLE *samples, vec *re, vec *im, 
 #define CM_UPPER_HALVES 2, 6, 3, 7
 #endif
 
-/* CM_LANES rows of samples, `step` apart, become CM_LANES vecs. Interleaving the first half of the rows with the
- * second moves every number's row by one bit; after a round for each bit rows and columns have changed places. The halves
- * of eight lanes do not meet but in loads: less than half the instructions that the rounds would take with AVX2. */
+/* Transposes CM_LANES rows of samples, `step` apart, into CM_LANES vecs. Interleaving the first half of the rows with
+ * the second half rotates the bits of every number's row and column by one place; after log2(CM_LANES) rounds rows and
+ * columns are exchanged. Eight lanes are joined from halves when they are loaded instead: with AVX2 this takes less
+ * than half the instructions. */
 CM_INLINE void LANED(transpose)(const float *rows, int step, vec *restrict out)
 {
 #if CM_LANES == 1
@@ -174,7 +178,8 @@ CM_INLINE void LANED(transpose)(const float *rows, int step, vec *restrict out)
 #elif CM_LANES == 8
     for (int half = 0; half < 8; half += 4) {
         const float *here = rows + half;
-        turn_rows(both(here, here + 4 * step), both(here + step, here + 5 * step), both(here + 2 * step, here + 6 * step),
+        turn_rows(both(here, here + 4 * step), both(here + step, here + 5 * step), both(here + 2 * step,
+                                                                                        here + 6 * step),
                   both(here + 3 * step, here + 7 * step), out + half);
     }
 #else
@@ -192,8 +197,8 @@ CM_INLINE void LANED(transpose)(const float *rows, int step, vec *restrict out)
 #endif
 }
 
-/* CM_LANES clips, a tile of frames at a time. The tile starts with the CM_WINDOW - CM_HOP samples of the past.
- * Value b of frame t of lane l goes to out[l * lane_step + b * band_step + t * frame_step]. */
+/* CM_LANES clips, a tile of frames at a time. A tile begins with the CM_WINDOW - CM_HOP samples before it. Value b of
+ * frame t of lane l goes to out[l * lane_step + b * band_step + t * frame_step]. */
 static void LANED(log_mel_clips)(const cm_clip *clips, int64_t samples, cm_front_end_work *work, float *out,
                                  int64_t lane_step, int64_t band_step, int64_t frame_step)
 {

@@ -1,18 +1,18 @@
-/* The transform of one frame with vectors of four. The same sums as in frame_lanes.h, bit for bit; another order
- * in memory. Included by circlematch.c where there are vectors.
+/* A log-mel frame of one clip with vectors of four. It computes the same sums as frame_lanes.h, bit for bit, in another
+ * memory layout. Included by stream/state.h where there are vectors.
  *
- * Radix 4, decimation in frequency, sorted as it goes (Stockham): with n points left in s interleaved transforms,
- *     out[q + s (4 p + i)] = turn(i p) * (sum over j of (-i)^(i j) in[q + s (p + j n/4)]),   p < n/4, q < s,
- * so that later stages walk along q without a gap, and the bins end in their own order. In the first stage s is 1:
- * there four neighbours p are side by side, and what they give is transposed.
+ * Radix 4, decimation in frequency, self-sorting (Stockham): with n points left in s interleaved transforms,
+ *     out[q + s (4 p + i)] = turn(i p) * (sum over j of (-i)^(i j) in[q + s (p + j n/4)]),   p < n/4, q < s.
+ * So later stages loop over consecutive q, and the bins end up in order. In the first stage s is 1: it computes four
+ * consecutive p at once and transposes their outputs.
  */
 
-/* Four complex numbers, four times side by side. */
+/* Four complex numbers. */
 typedef struct {
     quad r, i;
 } quad_complex;
 
-/* Four numbers become four sums; the last three are still to be turned. */
+/* A radix-4 butterfly, without the twiddle factors of outputs 1 to 3. */
 CM_INLINE void quad_butterfly(quad_complex z[4])
 {
     const quad sum_r = z[0].r + z[2].r, sum_i = z[0].i + z[2].i;
@@ -43,7 +43,7 @@ CM_INLINE void quad_transpose(quad *a, quad *b, quad *c, quad *d)
     *d = __builtin_shufflevector(ab_high, cd_high, 2, 3, 6, 7);
 }
 
-/* Four neighbours of z[n] = x[2n] + i x[2n+1], after the Hann window; zero from CM_WINDOW on. */
+/* z[n], ..., z[n + 3], windowed, where z[n] = x[2n] + i x[2n+1]; zero from CM_WINDOW on. */
 CM_INLINE quad_complex quad_packed(const float *samples, int n)
 {
     quad_complex z = { quad_zero(), quad_zero() };
@@ -56,7 +56,7 @@ CM_INLINE quad_complex quad_packed(const float *samples, int n)
     return z;
 }
 
-/* s = 1: from samples, four p at a time. */
+/* The stage with s = 1: reads samples, four p at a time. */
 CM_INLINE void quad_first_stage(const float *samples, float *restrict re, float *restrict im)
 {
     const int step = CM_HALF_FFT / 4;
@@ -78,7 +78,7 @@ CM_INLINE void quad_first_stage(const float *samples, float *restrict re, float 
     }
 }
 
-/* s a multiple of four: along q. */
+/* A stage whose s is a multiple of four, four q at a time. */
 CM_INLINE void quad_stage(const float *restrict from_re, const float *restrict from_im, float *restrict re,
                           float *restrict im, int s)
 {
@@ -107,7 +107,7 @@ CM_INLINE void quad_stage(const float *restrict from_re, const float *restrict f
     }
 }
 
-/* Power of the bins 1 … CM_HALF_FFT - 1, as in frame_lanes.h; the bins lie in their own order. */
+/* Power of the bins 1, ..., CM_HALF_FFT - 1, as in frame_lanes.h, with the bins in order. */
 CM_INLINE void quad_power(const float *restrict re, const float *restrict im, float *restrict power)
 {
     CM_INDEPENDENT for (int k = 1; k < CM_HALF_FFT / 2; k++) {
@@ -125,7 +125,7 @@ CM_INLINE void quad_power(const float *restrict re, const float *restrict im, fl
     power[middle] = re[middle] * re[middle] + im[middle] * im[middle];
 }
 
-/* Scratch: CM_HALF_FFT numbers five times. */
+/* A log-mel frame. `scratch` has room for 5 * CM_HALF_FFT floats. */
 CM_INLINE void quad_log_mel_frame(const float *samples, float *scratch, float *mel)
 {
     float *re = scratch, *im = re + CM_HALF_FFT, *other_re = im + CM_HALF_FFT, *other_im = other_re + CM_HALF_FFT;

@@ -1,10 +1,10 @@
-/* The front end for whole clips. One source (clips.h, frame_lanes.h) is compiled for one clip and for as many
- * side by side as a register holds numbers: four here, eight in v3.c, sixteen in v4.c. Products and
- * sums are never contracted (-ffp-contract=off), so all give the same bits. */
+/* The front end for whole clips. The same source (clips.h, frame_lanes.h) is compiled for one clip at a time and for as
+ * many as a register holds floats: four here, eight in v3.c, sixteen in v4.c. Products and sums are not contracted
+ * (-ffp-contract=off), so all of them give the same bits. */
 #define CM_LANES 1
 #include "clips.h"
 #undef CM_LANES
-#if defined(__GNUC__)  /* vector types; elsewhere clips are computed one by one */
+#if defined(__GNUC__)  /* has vector types; without them clips are computed one by one */
 #define CM_LANES 4
 #include "frame_lanes.h"
 #undef CM_LANES
@@ -12,13 +12,13 @@
 
 static const cm_clip NO_CLIP = { .speed = 1, .noise_speed = 1 };  /* silence */
 
-/* What computes `width` clips at once. */
+/* A function that computes `width` clips at once. */
 typedef struct {
     int width;
     cm_clips_function *log_mel;
 } cm_walk;
 
-/* The widest that this processor has, of those for at most `count` clips. */
+/* The widest one that this processor supports, for at most `count` clips. */
 static cm_walk widest(int64_t count)
 {
 #ifdef CM_LEVELS
@@ -53,7 +53,7 @@ static cm_clip clip_at(const int16_t *i16, const float *f32, int64_t index, int6
     return clip;
 }
 
-/* As many at once as there are left. */
+/* Computes the clips in the widest groups that are left. */
 static void log_mel(const int16_t *i16, const float *f32, int64_t count, int64_t samples, const cm_augment *augment,
                     const float *noise, cm_front_end_work *work, float *out)
 {

@@ -1,4 +1,4 @@
-/* The engine as the Python binding has it: circlematch.c, and two functions that look inside. */
+/* The engine for the Python package: circlematch.c, and two functions that use its internals. */
 #include "binding.h"
 
 #include "../circlematch.c"

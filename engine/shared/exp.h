@@ -1,10 +1,10 @@
 /* The exponential of a float, written so that compilers vectorise it and every platform gives the same bits.
  *
- * x = k ln 2 + r with a whole number k and |r| <= 0.35, so e^x = e^r * 2^k, and e^r is its series to r^7: the first
- * term left out is below 6e-9. Both parts can be had on their own: e^r lies between 0.7 and 1.42, and k has room for
- * any x that a float32 result has not. The result is within 2e-7 of the true value, relatively.
+ * x = k ln 2 + r with a whole number k and |r| <= 0.35, so e^x = e^r * 2^k. e^r is computed by its series up to r^7;
+ * the next term is below 6e-9. The relative error is at most 2e-7.
  *
- * cm_exp takes any float, NaN included, and nothing is converted to an integer.
+ * cm_exp_parts returns e^r and k separately: e^r is between 0.7 and 1.42, and k may exceed the exponents of a float32.
+ * cm_exp takes any float, NaN included. No float is converted to an integer.
  */
 #ifndef CM_EXP_H
 #define CM_EXP_H
@@ -16,14 +16,14 @@ typedef union {
     uint32_t bits;
 } cm_float_bits;
 
-#define CM_EXP_ROUNDER 12582912.0f      /* 1.5 * 2^23: adding it leaves the nearest whole number in the low bits */
+#define CM_EXP_ROUNDER 12582912.0f        /* 1.5 * 2^23: x + ROUNDER has the nearest whole number in its low bits */
 #define CM_EXP_ROUNDER_BITS 0x4b400000u
 #define CM_EXP_LOG2_E 1.44269504f
-#define CM_EXP_LN_2_ROUNDED 0.693359375f  /* ln 2 = ROUNDED - EXCESS; the first has few bits, so whole times it is exact */
+#define CM_EXP_LN_2_ROUNDED 0.693359375f  /* ln 2 = ROUNDED - EXCESS; ROUNDED has few bits, so k * ROUNDED is exact */
 #define CM_EXP_LN_2_EXCESS 2.12194440e-4f
 
-/* x, or the number of size `most` on its side where it is larger or NaN. By its bits: comparing floats may raise a
- * flag, which keeps compilers from vectorising. */
+/* x limited to -most to most; NaN becomes one of the two. It compares bits, because a comparison of floats may set an
+ * exception flag, which keeps compilers from vectorising. */
 static inline float cm_limit(float x, float most)
 {
     cm_float_bits number, limit;
@@ -34,7 +34,7 @@ static inline float cm_limit(float x, float most)
     return number.value;
 }
 
-/* e^r and k of e^x = e^r * 2^k, for numbers x of at most 100,000 in size. */
+/* Returns e^r, and k, of e^x = e^r * 2^k, for |x| <= 100,000. */
 static inline float cm_exp_parts(float x, int32_t *k)
 {
     cm_float_bits shifted;
@@ -60,7 +60,7 @@ static inline float cm_power_of_two(int32_t k)
     return out.value;
 }
 
-/* e^x for x from -87 to 87; beyond, as at the nearer end. */
+/* e^x, with x limited to -87 to 87. */
 static inline float cm_exp(float x)
 {
     int32_t k;

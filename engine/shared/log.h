@@ -2,8 +2,8 @@
  *
  * x = m * 2^e with m in [sqrt(1/2), sqrt(2)), and with s = (m - 1) / (m + 1), |s| <= 0.172,
  *     log m = 2 (s + s^3/3 + s^5/5 + s^7/7 + s^9/9 + ...).
- * The first term left out is below 1e-9. The result is within 2e-7 * max(1, |log x|) of the true value.
- * x must be a positive, finite, normal number.
+ * The first omitted term is below 1e-9. The error is at most 2e-7 * max(1, |log x|).
+ * x must be positive, finite and normal.
  */
 #ifndef CM_LOG_H
 #define CM_LOG_H

@@ -1,7 +1,7 @@
-/* The window as ten blocks of ten frames: nine that are finished, and one that is being filled.
+/* The window as ten blocks of ten frames: nine finished blocks and the open one.
  *
- * A block keeps the sums and the product of its own frames. A decision adds the sums and chains the products; nothing
- * is ever subtracted, so nothing drifts.
+ * A block holds the circular sums and the path product of its own frames. A decision adds the sums and multiplies the
+ * products. Nothing is ever subtracted, so rounding errors do not accumulate.
  */
 #ifndef CM_BLOCKS_H
 #define CM_BLOCKS_H
@@ -37,8 +37,8 @@ static void block_clear(const cm_model *model, const cm_sizes *n, const cm_block
     path_clear(block->path, block->path_at, (int)path_count(model, n));
 }
 
-/* Responses, no larger than LARGEST_SCALE even in a forged model, become their exponentials, and x = e^(e / tau) with
- * an exponent of its own. With tau = 1/4 that is a fourth power: no second exponential. */
+/* Replaces responses e, limited to LARGEST_SCALE in case of a forged model, by e^e, and computes e^(e / tau) as `x`
+ * times 2^`at`. With tau = 1/4 this is the fourth power of e^e and needs no second exponential. */
 CM_INLINE void exponentials_and_fourths(float *restrict responses, float *restrict x, int32_t *restrict at, int count)
 {
     CM_INDEPENDENT for (int i = 0; i < count; i++) {
@@ -60,9 +60,9 @@ CM_INLINE void exponentials_and_powers(float *restrict responses, float *restric
     }
 }
 
-/* Adds the frame at place `frame` of the circle. Scratch: responses times three. */
+/* Adds a unit frame at place `frame` of the circle. `scratch` has room for 2 * responses floats, `at` for responses. */
 static void block_frame(const cm_model *model, const cm_weights *w, const cm_sizes *n, const cm_block *block,
-                           const float *unit, int frame, float *scratch, int32_t *at)
+                        const float *unit, int frame, float *scratch, int32_t *at)
 {
     const int N = n->responses;
     float *x = scratch, *path_x = scratch + N;
@@ -81,7 +81,7 @@ static void block_frame(const cm_model *model, const cm_weights *w, const cm_siz
     path_frame(block->path, block->path_at, path_x, at, n->classes);
 }
 
-/* The finished block that is the `number`th from the oldest on. */
+/* Finished block `number`, counted from the oldest. */
 CM_INLINE uint8_t *finished_block(uint8_t *finished, size_t size, int oldest, int number)
 {
     const int place = oldest + number;

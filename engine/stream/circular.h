@@ -1,10 +1,11 @@
-/* Circular statistics of a stretch of frames, Eqs. (3)–(7), as sums that can be added to those of the next stretch.
+/* Sums for the circular statistics, Eqs. (3) to (7), of some consecutive frames. Sums of adjacent groups of frames add
+ * up.
  *
- * A ring buffer is already a circle: lengths and cross moments do not change when all curves are rolled together, so
- * a frame stands at the angle of its number in the stream, modulo T, and nothing is ever re-aligned as the window
- * moves on.
+ * Lengths and cross moments do not change when all response curves are rotated by the same angle. So a frame's angle is
+ * its number in the stream modulo T, as in a ring buffer, and nothing is realigned when the window moves.
  *
- * Five sums for each response curve: of x, and of x times cos and sin of one and of two turns, x = e^e.
+ * There are five sums for each response curve e: of x = e^e, and of x times the cosine and the sine of the angle and of
+ * twice the angle.
  */
 #ifndef CM_CIRCULAR_H
 #define CM_CIRCULAR_H
@@ -14,7 +15,7 @@
 
 #define STATISTICS (1 + 2 * HARMONICS)
 
-/* Adds one frame: sums is (5, count), x is (count). */
+/* Adds the frame at place `frame` of the circle: sums is (5, count), x is (count). */
 CM_INLINE void circular_add(float *restrict sums, const float *restrict x, int count, int frame)
 {
     const int twice = 2 * frame < T ? 2 * frame : 2 * frame - T;

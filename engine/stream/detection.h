@@ -1,9 +1,9 @@
-/* From window scores to hits: where a keyword was said, only once, and soon. circlematch/detection.py is the definition.
+/* From the probabilities of windows to hits. circlematch/detection.py is the definition.
  *
- * What counts is the mean of a keyword's probabilities in the last SMOOTHED windows. A candidate is the highest mean so
- * far that reaches the threshold; the first window that brings nothing higher settles it: it is a hit, to be reported
- * once its start and end are found (span.h). A keyword that was settled must fall below the threshold before it can be
- * again, and no two hits share time.
+ * A keyword's mean is the mean of its probabilities in the last SMOOTHED windows. The candidate is the keyword with the
+ * highest mean so far that reaches the threshold. The first window that has no higher mean settles the candidate: it
+ * becomes a hit, which is reported when its start and end are known (span.h). The mean of a keyword that was settled
+ * must fall below the threshold before the keyword can be a candidate again. Hits do not overlap.
  */
 #ifndef CM_DETECTION_H
 #define CM_DETECTION_H
@@ -20,16 +20,16 @@
 #endif
 
 typedef struct {
-    float *before;              /* (SMOOTHED - 1, classes) probabilities of the last windows, from the oldest on */
-    uint8_t *spent;             /* (classes) 1: was a hit and has not fallen below the threshold since */
-    int32_t windows;            /* how many there have been, up to SMOOTHED */
+    float *before;              /* (SMOOTHED - 1, classes) probabilities of the last windows, oldest first */
+    uint8_t *spent;             /* (classes) 1: was settled and has not fallen below the threshold since */
+    int32_t windows;            /* how many were seen, up to SMOOTHED */
     float threshold;
     int32_t label;              /* the candidate, or -1 */
     float peak;                 /* its mean */
-    int32_t settled;            /* what is to be reported, or -1 */
+    int32_t settled;            /* the settled class that is to be reported, or -1 */
     float settled_peak;
-    int64_t free_ms;            /* the last hit's end */
-    cm_hit waiting[WAITING];    /* hits that were not taken yet, from the oldest on */
+    int64_t free_ms;            /* end of the last hit */
+    cm_hit waiting[WAITING];    /* hits that were not taken yet, oldest first */
     int32_t count;
 } cm_detection;
 
@@ -41,7 +41,7 @@ static void detection_reset(cm_detection *detection, int classes)
     detection->free_ms = 0;
 }
 
-/* Nothing higher will come: the candidate, if there is one, is to be reported. */
+/* Settles the candidate, if there is one. */
 static void detection_settle(cm_detection *detection)
 {
     detection->settled = detection->label;
@@ -49,7 +49,7 @@ static void detection_settle(cm_detection *detection)
     detection->label = -1;
 }
 
-/* What is settled, from start to end, becomes a hit. Where nobody takes the hits, the oldest are lost. */
+/* Makes a hit of the settled class. If the queue is full, the oldest hit is dropped. */
 static void detection_report(cm_detection *detection, int64_t start_ms, int64_t end_ms)
 {
     const cm_hit hit = { detection->settled, detection->settled_peak, start_ms, end_ms };
@@ -64,7 +64,7 @@ static void detection_report(cm_detection *detection, int64_t start_ms, int64_t 
     detection->free_ms = end_ms;
 }
 
-/* The mean of a class in the newest window and those before it. */
+/* The mean probability of a class over the newest window and those before it. */
 static float detection_mean(const cm_detection *detection, const float *probabilities, int classes, int label)
 {
     const int older = detection->windows - 1;
@@ -74,8 +74,8 @@ static float detection_mean(const cm_detection *detection, const float *probabil
     return (sum + probabilities[label]) / (float)(older + 1);
 }
 
-/* Takes the probabilities of one window. Returns whether it made a candidate, whose start and end are to be found in it;
- * else it settles the one before. What was settled earlier must be reported by now. */
+/* Processes the probabilities of one window. Returns whether it made a new candidate, whose start and end are then to
+ * be found in this window; otherwise it settles the previous one. What was settled before must have been reported. */
 static int detection_window(const cm_model *model, cm_detection *detection, const float *probabilities)
 {
     const int classes = model->classes;

@@ -1,21 +1,21 @@
-/* The encoder, one frame at a time (Section 3.2): log-mel frame in, frame features out, eleven frames later.
+/* The encoder, one frame at a time (Section 3.2): a log-mel frame in, the features of an earlier frame out.
  *
- * Frame m of the picture completes frame m-2 of conv (which sees two frames ahead), that completes frame m-3 of
- * depthwise, and every lifting filter waits two frames more. Each stage keeps the last frames of its own input, and
- * what lies before the recording or behind it is zero there: a stage writes a frame of zeros where its output has no
- * such frame. So the end of a recording is eleven more frames of silence, and equals the zero padding of a
- * convolution over the whole of it.
+ * Log-mel frame m completes frame m-2 of conv, which sees two frames ahead. That completes frame m-3 of depthwise, and
+ * every lifting filter delays by two frames more: eleven frames in all. Each stage keeps the last frames of its input.
+ * A frame before the recording or after its end is zero in every stage's input, as in a zero-padded convolution over
+ * the whole recording. So a recording ends with eleven more frames, for which each stage writes zeros as soon as its
+ * own output has ended.
  *
- * With halves A, B, A', B', … numbered 0, 1, 2, …, filter k reads half k+1 and makes half k+2 = half k + 1/2 filter,
- * two frames after half k+1. When it does, half k has moved four frames on: the frame it needs is the oldest of the
- * five kept.
+ * The halves A, B, A', B', ... are numbered 0, 1, 2, ... Filter k reads half k+1 and writes half k+2 = half k + 1/2
+ * filter, two frames after half k+1 was written. By then half k is four frames ahead, so the frame that is needed is
+ * the oldest of the five that are kept.
  */
 #ifndef CM_ENCODER_H
 #define CM_ENCODER_H
 
 #include "model.h"
 
-#ifndef CM_TAP  /* tests look at every stage through this */
+#ifndef CM_TAP  /* tests define it to see what every stage computes */
 #define CM_TAP(stage, frame, values, count) ((void)(frame), (void)(values), (void)(count))
 #endif
 enum { TAP_MEL, TAP_CONV, TAP_DEPTHWISE, TAP_BANDS, TAP_FUSE, TAP_FEATURES, TAP_FRAME, TAP_RESPONSES, TAP_DESCRIPTOR };
@@ -27,13 +27,13 @@ typedef struct {
     float *conv;        /* (2 frames, 16 rows, channels): the two before the newest, which is in scratch */
     float *halves;      /* (filters + 1, 5 frames, half) */
     float *scratch;     /* encoder_scratch numbers */
-    float *zero;        /* (channels): a row beyond the picture */
-    int fifth;          /* the frame's number modulo 5: where it goes in rings of five */
+    float *zero;        /* (channels): a row outside of the picture */
+    int fifth;          /* the frame's number modulo 5: its place in rings of five */
     int older;          /* which of the two frames of conv is the older */
 } cm_encoder;
 
-/* Numbers of scratch: a frame of conv, two rows of depthwise and two of pointwise, the features of all bands, a fused
- * frame. */
+/* Size of the scratch memory in floats: a frame of conv, two rows of depthwise and two of pointwise, the features of
+ * all bands, a fused frame. */
 static size_t encoder_scratch(const cm_sizes *n)
 {
     return (size_t)((ROWS + 2) * n->channels + 2 * n->width + n->features + n->frame);
@@ -46,7 +46,7 @@ CM_INLINE float *ring_frame(float *ring, int newest, int age, int length, int si
     return ring + (place < 0 ? place + length : place) * size;
 }
 
-/* Two rows of conv, 3 rows by 5 frames, for a few quads of channels. */
+/* Two rows of conv, whose kernel is 3 rows by 5 frames, for one or two quads of channels. */
 CM_INLINE void conv_two_rows(const float *const frame[CONV_FRAMES], const float *w, const float *shift, cm_leaky leaky,
                              int channels, int r, int quads, float *restrict out)
 {
@@ -66,7 +66,7 @@ CM_INLINE void conv_two_rows(const float *const frame[CONV_FRAMES], const float 
     }
 }
 
-/* conv with its stride of two over the rows: (16, channels). */
+/* A frame of conv, whose stride over the rows is two: (16, channels). */
 static void encoder_conv(const cm_model *model, const cm_weights *w, const cm_sizes *n, const cm_encoder *encoder,
                          float *out)
 {
@@ -83,10 +83,10 @@ static void encoder_conv(const cm_model *model, const cm_weights *w, const cm_si
     }
 }
 
-/* Two rows of depthwise, 3 rows by 3 frames: (2, channels). Of the four rows that they see, the middle two are used
- * twice. */
+/* Two rows of depthwise, whose kernel is 3 rows by 3 frames: (2, channels). The middle two of the four input rows are
+ * used twice. */
 static void encoder_depthwise(const cm_weights *w, const cm_sizes *n, const cm_encoder *encoder, cm_leaky leaky, int r,
-                                float *restrict out)
+                              float *restrict out)
 {
     const int C = n->channels;
     const float *frames[DEPTHWISE_FRAMES] = { encoder->conv + encoder->older * ROWS * C,
@@ -106,12 +106,12 @@ static void encoder_depthwise(const cm_weights *w, const cm_sizes *n, const cm_e
     }
 }
 
-/* What `inputs` (an even number) pointwise outputs add to the features of their group: sum += w x, w (inputs,
- * group). */
+/* Adds to the features of a group what `inputs` pointwise outputs contribute: sum += w x with w (inputs, group).
+ * `inputs` is even. */
 static void encoder_band(float *restrict sum, const float *restrict x, const float *restrict w, int inputs, int group)
 {
     for (int o = 0; o < group; o += QUAD) {
-        quad even = quad_zero(), odd = even;  /* neither waits for the other */
+        quad even = quad_zero(), odd = even;  /* two sums that do not wait for each other */
         for (int i = 0; i < inputs; i += 2) {
             even = quad_add(even, x[i], quad_at(w + i * group + o));
             odd = quad_add(odd, x[i + 1], quad_at(w + (i + 1) * group + o));
@@ -120,12 +120,12 @@ static void encoder_band(float *restrict sum, const float *restrict x, const flo
     }
 }
 
-/* Depthwise, pointwise, bands and fuse, two rows at a time; the two halves of the fused frame go to `a` and `b`. */
+/* Depthwise, pointwise, bands and fuse, two rows at a time. Writes the two halves of the fused frame to `a` and `b`. */
 static void encoder_fuse(const cm_model *model, const cm_weights *w, const cm_sizes *n, const cm_encoder *encoder,
-                           int64_t number, float *a, float *b)
+                         int64_t number, float *a, float *b)
 {
     const cm_leaky leaky = leaky_of(model->leaky_slope);
-    const int together = model->groups < ROWS ? 2 : 1;  /* rows of one group, side by side */
+    const int together = model->groups < ROWS ? 2 : 1;  /* rows of one group that are computed in one call */
     float *x = encoder->scratch + ROWS * n->channels, *y = x + 2 * n->channels;
     float *features = y + 2 * n->width, *fused = features + n->features;
     memcpy(features, w->bands_shift, sizeof(float) * (size_t)n->features);
@@ -146,9 +146,10 @@ static void encoder_fuse(const cm_model *model, const cm_weights *w, const cm_si
     memcpy(b, fused + n->half, sizeof(float) * (size_t)n->half);
 }
 
-/* A lifting filter, Eq. (1): out = rest + 1/2 filter(half). `ring` holds five frames of the half that it reads. */
-static void encoder_lift(const cm_model *model, const cm_weights *w, const cm_sizes *n, const cm_encoder *encoder, int k,
-                           const float *rest, float *restrict out)
+/* Lifting filter k, Eq. (1): out = rest + 1/2 filter(half k + 1). */
+static void encoder_lift(const cm_model *model, const cm_weights *w, const cm_sizes *n, const cm_encoder *encoder,
+                         int k,
+                         const float *rest, float *restrict out)
 {
     const cm_leaky leaky = leaky_of(model->leaky_slope);
     const float *taps = w->lifting + k * w->lifting_step, *shift = taps + TAPS * n->half;
@@ -163,21 +164,21 @@ static void encoder_lift(const cm_model *model, const cm_weights *w, const cm_si
     map(out, filtered, shift + n->half, rest, NULL, n->half, n->half);
 }
 
-/* Whether a stage has a frame of this number: not before the recording, not behind its `frames` frames. */
+/* Whether a frame of this number is within a recording of `frames` frames. */
 CM_INLINE int has_frame(int64_t number, int64_t frames)
 {
     return number >= 0 && number < frames;
 }
 
-/* How many frames the encoder looks ahead. */
+/* Frames of delay between a log-mel frame and the features of the same frame. */
 static int encoder_look_ahead(const cm_model *model)
 {
     return CONV_FRAMES / 2 + DEPTHWISE_FRAMES / 2 + model->filters * (TAPS / 2);
 }
 
-/* Takes frame m of the picture, which is in its place in the ring, and gives the features of frame m - look-ahead in
- * two halves. `frames` is the length of the recording, or the largest number while it is unknown; behind it, the
- * picture is zero. Returns whether there is such a frame. */
+/* Processes log-mel frame m, which is in its place in the ring, and gives the two halves of the features of frame
+ * m - look-ahead. `frames` is the length of the recording, or INT64_MAX while it is unknown; log-mel frames after the
+ * end are zero. Returns whether frame m - look-ahead is within the recording. */
 CM_INLINE int encoder_step(const cm_model *model, const cm_weights *w, const cm_sizes *n, cm_encoder *encoder,
                            int64_t m, int64_t frames, const float **first, const float **second)
 {
@@ -201,11 +202,11 @@ CM_INLINE int encoder_step(const cm_model *model, const cm_weights *w, const cm_
         memset(b, 0, half);
     }
     memcpy(encoder->conv + encoder->older * ROWS * n->channels, conv, conv_bytes);
-    float *last = encoder->scratch;  /* of the last half nothing is kept */
+    float *last = encoder->scratch;  /* no frames of the last half are kept */
     for (int k = 0; k < model->filters; k++) {
         number -= TAPS / 2;
         float *out = k + 2 <= model->filters ? a + (k + 2) * step : last;
-        /* half 0 has run ahead by two frames only, the others by four */
+        /* half 0 is ahead by two frames only, the others by four */
         const int age = k == 0 ? TAPS / 2 : TAPS - 1;
         const float *rest = ring_frame(encoder->halves + k * step, encoder->fifth, age, TAPS, n->half);
         if (has_frame(number, frames))

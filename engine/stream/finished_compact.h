@@ -1,16 +1,14 @@
-/* Finished blocks in 16-bit numbers, for little memory. Included by blocks.h; finished_float.h has the same
- * functions.
+/* Finished blocks in 16-bit numbers, for CM_COMPACT. Included by blocks.h; finished_float.h has the same functions.
  *
- *     sums     for each curve one exponent, the sum as 16 bits below it, the four moments as 15 bits and a sign
- *     product  each entry as a small float: as many bits of exponent as the model's alpha needs, the rest mantissa
+ *     sums     each curve has one exponent; its sum takes 16 bits, each of its four moments 15 bits and a sign
+ *     product  each entry is a small float: as many exponent bits as the model's alpha needs, the rest is mantissa
  *
- * The sums of a window are gathered in the oldest block, in the same 16 bits. Twelve classes take 1,020 bytes a
- * block, instead of 2,640. On Google's test archive the scores of the released models change by 0.0014 at most, and
- * none of 24,648 decisions does; only two classes that are less than that apart could change places.
+ * The sums of a window are gathered in the oldest block, in the same 16-bit format. With twelve classes a block takes
+ * 1,020 bytes instead of 2,640. docs/engine.md says by how much scores change.
  */
 
-/* How the entries of a product become 16 bits: exponents from `lowest` on, with `mantissa` bits behind them. An entry
- * of j - i prototypes reaches that many times as far as an entry of one. */
+/* The 16-bit format of a product's entries: exponents from `lowest` on, followed by `mantissa` bits. An entry for j - i
+ * prototypes has a range of exponents j - i times as wide as an entry for one. */
 typedef struct {
     int lowest[PROTOTYPES], mantissa[PROTOTYPES];  /* by j - i - 1 */
 } cm_packing;
@@ -23,7 +21,7 @@ static cm_packing packing_of(const cm_model *model)
         packing.lowest[length] = -reach;
         packing.mantissa[length] = 14;
         while (packing.mantissa[length] > 1 && (1 << (16 - packing.mantissa[length])) < 2 * reach + 10)
-            packing.mantissa[length]--;  /* 10: there are up to 252 ways through ten frames */
+            packing.mantissa[length]--;  /* 10: up to 252 paths through ten frames, below 2^8 */
     }
     return packing;
 }
@@ -35,7 +33,7 @@ static uint16_t packed_entry(float value, int32_t exponent, int lowest, int mant
     const int shift = 23 - mantissa;
     if (!(value > 0))
         return 0;
-    /* rounding may carry into the exponent, as it should */
+    /* rounding may carry into the exponent, which is right */
     const int32_t places = (int32_t)((number.bits + (1u << (shift - 1))) >> shift);
     const int32_t word = places + (exponent - 127 - lowest) * (1 << mantissa);
     return (uint16_t)(word < 1 ? 1 : word > 65535 ? 65535 : word);
@@ -51,7 +49,7 @@ CM_INLINE cm_scaled unpacked_entry(uint32_t word, int lowest, int mantissa)
     return entry;
 }
 
-/* The nearest whole number, for numbers that fit in 16 bits with or without a sign; some number for any other. */
+/* The nearest whole number if it fits into 16 bits, signed or unsigned; unspecified otherwise. */
 CM_INLINE uint16_t nearest(float x)
 {
     cm_float_bits out;
@@ -59,7 +57,7 @@ CM_INLINE uint16_t nearest(float x)
     return (uint16_t)out.bits;
 }
 
-/* Below the sixteen bits' limit there is room for what rounding may add in the nine times that a sum is gathered. */
+/* Scales sums below the 16-bit limit: rounding may add to a sum each of the nine times that it is gathered. */
 #define ROOM (32752.0f / 32768.0f)
 
 /* A curve of a finished block: four moments and the sum, in units of 2^(exponent - 15) and half of that. */
@@ -128,8 +126,8 @@ static void block_store(const cm_model *model, const cm_sizes *n, const cm_packi
             }
 }
 
-/* Adds the sums of a block to those of the oldest, which the window leaves with the next decision anyway: one block
- * with every frame, so that the decision finds all nine in one. */
+/* Adds the sums of a block to those of the oldest block, which leaves the window after the next decision. One block is
+ * added with each frame, so that the decision finds the sums of all nine in one place. */
 static void finished_gather(const cm_model *model, const cm_sizes *n, uint8_t *oldest, uint8_t *block)
 {
     cm_packed_curve *to = (cm_packed_curve *)(void *)oldest;
@@ -148,7 +146,7 @@ static void finished_gather(const cm_model *model, const cm_sizes *n, uint8_t *o
     }
 }
 
-/* total += the sums of all finished blocks: the oldest has gathered them. */
+/* total += the sums of all finished blocks, which the oldest block has gathered. */
 static void finished_sums(const cm_model *model, const cm_sizes *n, uint8_t *finished, size_t size, int oldest,
                           float *restrict total)
 {
@@ -169,7 +167,7 @@ static void finished_sums(const cm_model *model, const cm_sizes *n, uint8_t *fin
     }
 }
 
-/* Chains the product of a finished block to the right of the row. */
+/* Multiplies the row by the product of a finished block, from the right. */
 static void finished_chain(const cm_model *model, const cm_sizes *n, const cm_packing *packing, const uint8_t *block,
                            float *restrict values, cm_exponent *restrict exponents)
 {

@@ -1,4 +1,4 @@
-/* Finished blocks as they are, in floats. Included by blocks.h; finished_compact.h has the same functions. */
+/* Finished blocks in floats. Included by blocks.h; finished_compact.h has the same functions. */
 
 typedef struct {
     int unused;
@@ -27,15 +27,15 @@ static void block_store(const cm_model *model, const cm_sizes *n, const cm_packi
     memcpy(to + sums + path, block->path_at, sizeof(cm_exponent) * path_count(model, n));
 }
 
-/* Nothing: adding nine blocks of floats is quick enough. */
+/* Does nothing: finished_sums adds nine blocks of floats fast enough. */
 CM_INLINE void finished_gather(const cm_model *model, const cm_sizes *n, uint8_t *oldest, uint8_t *block)
 {
     (void)model, (void)n, (void)oldest, (void)block;
 }
 
-/* total += the sums of all finished blocks, from the oldest on. */
+/* total += the sums of all finished blocks, oldest first. */
 static void finished_sums(const cm_model *model, const cm_sizes *n, uint8_t *finished, size_t size, int oldest,
-                            float *restrict total)
+                          float *restrict total)
 {
     const int count = (int)sums_count(model, n);
     for (int b = 0; b < FINISHED; b++) {
@@ -45,9 +45,9 @@ static void finished_sums(const cm_model *model, const cm_sizes *n, uint8_t *fin
     }
 }
 
-/* Chains the product of a finished block to the right of the row. */
+/* Multiplies the row by the product of a finished block, from the right. */
 static void finished_chain(const cm_model *model, const cm_sizes *n, const cm_packing *packing, const uint8_t *block,
-                             float *restrict row, cm_exponent *restrict row_at)
+                           float *restrict row, cm_exponent *restrict row_at)
 {
     const float *path = (const float *)(const void *)block + sums_count(model, n);
     (void)packing;

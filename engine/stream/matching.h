@@ -7,9 +7,9 @@
 #include "../shared/exp.h"
 #include "model.h"
 
-/* Norm, SiLU and length one: features in two halves -> the unit frame. Padded places are 0 and stay 0. */
+/* Batch norm, SiLU and l2 normalisation: the features in two halves become the unit frame. Padding stays 0. */
 static void matching_frame(const cm_weights *w, const cm_sizes *n, const float *first, const float *second,
-                              float *restrict frame)
+                           float *restrict frame)
 {
     memcpy(frame, first, sizeof(float) * (size_t)n->half);
     memcpy(frame + n->half, second, sizeof(float) * (size_t)n->half);
@@ -25,7 +25,7 @@ static void matching_frame(const cm_weights *w, const cm_sizes *n, const float *
         frame[d] *= inverse;
 }
 
-/* Responses of all classes, Eq. (2): (M, classes), |e| <= alpha. */
+/* Responses of all prototypes, Eq. (2): (M, classes), |e| <= alpha. */
 CM_INLINE void matching_responses(const cm_weights *w, const cm_sizes *n, const float *frame, float *restrict responses)
 {
     map(responses, frame, w->prototypes, NULL, NULL, n->frame, n->responses);

@@ -1,33 +1,32 @@
-/* The compact form of a model: what circlematch/compact.py writes, read where it lies. Internal to the engine.
+/* The compact form of a model, as circlematch/compact.py writes it. The engine reads it in place.
  *
  * Little-endian, in words of four bytes:
  *
  *     0   'C' 'M' 'C' 'H'
  *     4   version, CM_MODEL_VERSION
- *     8   size of all of it in bytes
- *     12  CRC-32 (the one of zlib) of everything from 16 on
+ *     8   size of everything in bytes
+ *     12  CRC-32, as in zlib, of everything from 16 on
  *     16  flags: 1 mean pooling
  *     20  K classes
  *     24  D width
  *     28  channels of the first two convolutions
- *     32  groups of rows that the band projection maps on their own
+ *     32  groups of rows that the band projection maps independently
  *     36  features of each group
  *     40  lifting filters, two for each block
  *     44  M prototypes, 5
  *     48  Q harmonics, 2
  *     52  frames in a window, 100
- *     56  number of the front end that the model was trained with, CM_FRONT_END_NUMBER
+ *     56  number of the front end of its training, CM_FRONT_END_NUMBER
  *     60  float: slope of LeakyReLU
  *     64  float: 1 / tau_p
  *     68  float: epsilon of the magnitudes
  *     72  float: alpha, the largest response
  *     76  float: threshold
  *     80  bytes of the names that follow, a multiple of four
- *     84  K bytes: 1 for a class that is no keyword; then K names, each with a zero behind it; then zeros
- *     …   float: weights, batch norm folded, in the order of cm_weights
+ *     84  K bytes: 1 for a class that is not a keyword; K zero-terminated names; zeros as padding
+ *     ...  float: weights with batch norm folded in, in the order of cm_weights
  *
- * Where four outputs are computed side by side, their number is rounded up to a multiple of four, with weights of
- * zero.
+ * Numbers of outputs that are computed four at a time are rounded up to a multiple of four, with zero weights.
  */
 #ifndef CM_MODEL_H
 #define CM_MODEL_H
@@ -45,7 +44,7 @@ enum { AT_MAGIC, AT_VERSION, AT_SIZE, AT_CHECKSUM, AT_FLAGS, AT_CLASSES, AT_WIDT
        AT_FILTERS, AT_PROTOTYPES, AT_HARMONICS, AT_WINDOW, AT_FRONT_END, AT_SLOPE, AT_POWER, AT_EPSILON, AT_SCALE,
        AT_THRESHOLD, AT_NAME_BYTES };
 
-/* Numbers of things, rounded up to quads where they are computed side by side. */
+/* Sizes, rounded up to whole quads where outputs are computed four at a time. */
 typedef struct {
     int channels;                       /* of conv and depthwise, padded */
     int width;                          /* pointwise outputs, padded */
@@ -57,7 +56,7 @@ typedef struct {
     int responses;                      /* M times classes */
 } cm_sizes;
 
-/* Where each weight begins; shapes in comments. */
+/* Where each weight begins, with its shape. */
 typedef struct {
     const float *conv, *conv_shift;             /* (5 frames, 3 rows, channels) (channels) */
     const float *depthwise, *depthwise_shift;   /* (3 frames, 3 rows, channels) (channels) */
@@ -65,10 +64,10 @@ typedef struct {
     const float *bands, *bands_shift;           /* (16 rows, width, group) (features) */
     const float *fuse, *fuse_shift;             /* (features, frame) (frame) */
     const float *lifting;                       /* each filter: taps (5 frames, half), shift (half), map (half, half) */
-    int lifting_step;                           /* from one filter to the next; the 1/2 of Eq. (1) is in the map */
+    int lifting_step;                           /* from one filter to the next; the map includes the 1/2 of Eq. (1) */
     const float *norm_scale, *norm_shift;       /* (frame) each */
     const float *prototypes;                    /* (frame, M, classes), of length alpha */
-    const float *beta;                          /* (24), the gain in it */
+    const float *beta;                          /* (24), multiplied by the gain */
     const float *linear;                        /* (frame, classes), with mean pooling */
     const float *bias;                          /* (classes) */
 } cm_weights;
@@ -87,7 +86,7 @@ static cm_sizes sizes_of(const cm_model *model)
     return n;
 }
 
-/* Points `w` into the weights, or with NULL only counts them; returns how many there are. */
+/* Points `w` into the weights; NULL only counts them. Returns how many there are. */
 static size_t place_weights(const cm_model *model, cm_weights *w)
 {
     const cm_sizes n = sizes_of(model);
@@ -125,7 +124,7 @@ static size_t place_weights(const cm_model *model, cm_weights *w)
     return at;
 }
 
-/* CRC-32 as in zlib, four bits at a time: a table of 64 bytes instead of a kilobyte. */
+/* CRC-32 as in zlib, four bits at a time: this needs a table of 64 bytes instead of a kilobyte. */
 static uint32_t checksum(const uint8_t *bytes, size_t size)
 {
     static const uint32_t table[16] = {
@@ -157,7 +156,7 @@ static int between(uint32_t value, uint32_t least, uint32_t most)
     return value >= least && value <= most;
 }
 
-/* Flags of K classes, K names each closed by a zero, and nothing but zeros behind them. */
+/* Whether these bytes are K flags of 0 or 1, K zero-terminated names, and then only zeros. */
 static int names_are_whole(const uint8_t *names, size_t size, size_t classes)
 {
     size_t at = classes;
@@ -173,7 +172,7 @@ static int names_are_whole(const uint8_t *names, size_t size, size_t classes)
     return 1;
 }
 
-/* What the header says, within limits that keep every product of sizes far from the largest integer. */
+/* Reads the header, and checks limits that keep every product of sizes far below the largest int. */
 static cm_status read_header(cm_model *model, const uint32_t *word, size_t size)
 {
     const uint32_t groups = word[AT_GROUPS], filters = word[AT_FILTERS];

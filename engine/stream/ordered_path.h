@@ -1,13 +1,13 @@
-/* Ordered paths, Eq. (8), of a stretch of frames, as a product that can be multiplied with that of the next stretch.
+/* Ordered paths, Eq. (8), as a matrix product. The products of adjacent groups of frames are multiplied.
  *
- * With x_s(t) = e^(e_s(t) / tau) and the unit upper-triangular matrix A(t) = 1 + sum_s x_s(t) E_{s-1,s}, the sum over
- * all ordered paths through some frames is the top right entry of the product of their A(t). Entry (i, j), i < j <=
- * M, of a product is the sum over all ways to place the prototypes i+1 … j in order. Fifteen numbers describe any
- * stretch.
+ * With x_s(t) = e^(e_s(t) / tau) and the unit upper triangular matrix A(t) = 1 + sum_s x_s(t) E_{s-1,s}, the sum over
+ * all ordered paths through some frames is the top right entry of the product of their A(t). Entry (i, j), i < j <= M,
+ * of a product is the sum over all ways to place the prototypes i+1, ..., j in order. So fifteen numbers describe any
+ * group of consecutive frames.
  *
- * A product of five exponentials has no room in a float32 (tau = 1/4, alpha = 7: from 2^-202 to 2^202). Every entry
- * is therefore a float with an exponent of its own, value * 2^exponent, where the exponent is that of the largest
- * path so far, so the float stays between 1/1024 and a few hundred thousand:
+ * A product of five exponentials exceeds the range of a float32: for tau = 1/4 and alpha = 7 it is between 2^-202 and
+ * 2^202. Each entry is therefore a float with a separate exponent, value * 2^exponent. The exponent is that of the
+ * largest path so far, so the float stays between 1/1024 and a few hundred thousand:
  *     0.9 * 2^40 + 0.8 * 2^43  =  (0.9 * 2^-3 + 0.8) * 2^43
  */
 #ifndef CM_ORDERED_PATH_H
@@ -26,7 +26,7 @@ typedef int16_t cm_exponent;
 typedef int32_t cm_exponent;
 #endif
 
-/* 2^d for d <= 0; 0 where it is too small to matter. */
+/* 2^d for d <= 0; 0 if d < -126. */
 CM_INLINE float power_of_two(int32_t d)
 {
     cm_float_bits out;
@@ -34,13 +34,13 @@ CM_INLINE float power_of_two(int32_t d)
     return out.value;
 }
 
-/* A number with an exponent of its own. */
+/* A number with a separate exponent: value * 2^at. */
 typedef struct {
     float value;
     int32_t at;
 } cm_scaled;
 
-/* sum + term * 2^at. One of the two is scaled down: with vectors both, which is faster than a choice. */
+/* sum + term * 2^at. The smaller one is scaled down. With vectors both are scaled, which is faster than a branch. */
 CM_INLINE cm_scaled scaled_add(cm_scaled sum, float term, int32_t at)
 {
 #ifdef CM_VECTORS
@@ -66,10 +66,11 @@ CM_INLINE void path_clear(float *values, cm_exponent *exponents, int count)
     }
 }
 
-/* One more frame on the right: values and exponents are (15, classes), x and its exponents `x_at` are (M, classes).
- * From the last column to the first, so that each entry still sees the column before as it was. */
+/* Multiplies a product by A(t) of one more frame, from the right: values and exponents are (15, classes), x and its
+ * exponents `x_at` (M, classes). It goes from the last column to the first, since each needs the old column before
+ * it. */
 static void path_frame(float *restrict values, cm_exponent *restrict exponents, const float *restrict x,
-                         const int32_t *restrict x_at, int classes)
+                       const int32_t *restrict x_at, int classes)
 {
     CM_INDEPENDENT for (int k = 0; k < classes; k++) {
         cm_scaled entry[PATH_ENTRIES];
@@ -93,7 +94,7 @@ static void path_frame(float *restrict values, cm_exponent *restrict exponents, 
     }
 }
 
-/* One more stretch on the right of the top row alone, without its leading 1. */
+/* Multiplies the top row of a product, without its leading 1, by another product, from the right. */
 CM_INLINE void path_fold(cm_scaled row[PROTOTYPES], const cm_scaled entry[PATH_ENTRIES])
 {
     CM_UNROLL for (int j = PROTOTYPES; j > 0; j--) {
@@ -106,7 +107,7 @@ CM_INLINE void path_fold(cm_scaled row[PROTOTYPES], const cm_scaled entry[PATH_E
 
 /* The same for all classes: row (M, classes) times entries (15, classes). */
 static void path_chain(float *restrict values, cm_exponent *restrict exponents, const float *restrict block,
-                         const cm_exponent *restrict block_at, int classes)
+                       const cm_exponent *restrict block_at, int classes)
 {
     CM_INDEPENDENT for (int k = 0; k < classes; k++) {
         cm_scaled row[PROTOTYPES], entry[PATH_ENTRIES];
@@ -126,15 +127,15 @@ static void path_chain(float *restrict values, cm_exponent *restrict exponents, 
     }
 }
 
-/* Where one class's paths run: sums over its paths, and the same sums weighted by the frame of the first prototype
- * and of the last. Their ratios are the expected frames, in one pass and without subtracting anything. */
+/* Sums over the ordered paths of one class, and the same sums weighted by the frame of the first prototype and of the
+ * last. Their ratios are the expected frames. They are computed in one pass, without a subtraction. */
 typedef struct {
     float sum[PROTOTYPES], first[PROTOTYPES], last;
     int32_t at[PROTOTYPES];
 } cm_path_span;
 
-/* From the last prototype to the first, so that each still sees the one before as it was. The new term's exponent is
- * `new_at`; whichever of sum and term is smaller is scaled down. */
+/* Adds one frame. It goes from the last prototype to the first, since each needs the old sum before it. The exponent of
+ * the new term is `new_at`; the smaller of sum and term is scaled down. */
 CM_INLINE void path_span_frame(cm_path_span *span, const float x[PROTOTYPES], const int32_t at[PROTOTYPES], float frame)
 {
     CM_UNROLL for (int s = PROTOTYPES - 1; s >= 0; s--) {

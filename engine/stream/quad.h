@@ -1,7 +1,8 @@
-/* Four numbers side by side: what the maps of the streaming network are written in.
+/* Quads: four floats that are computed together, and the linear maps of the network over them.
  *
- * Where the processor has vectors of four (x86-64, 64-bit ARM, WebAssembly with SIMD), a quad is one; elsewhere it is
- * four floats, which a microcontroller keeps in registers. The sums are the same, in the same order.
+ * A quad is a vector where the processor has vectors of four floats (x86-64, 64-bit Arm, WebAssembly with SIMD).
+ * Elsewhere it is four floats, which a microcontroller keeps in registers. Both compute the same sums in the same
+ * order.
  */
 #ifndef CM_QUAD_H
 #define CM_QUAD_H
@@ -45,7 +46,7 @@ CM_INLINE void quad_put(float *out, quad x)
     *(quad *)out = x;
 }
 
-/* sum + x y, with one x for all four, or four. */
+/* sum + x y; quad_add has one x for all four, quad_add_each four. */
 CM_INLINE quad quad_add(quad sum, float x, quad y)
 {
     return sum + x * y;
@@ -114,8 +115,8 @@ CM_INLINE quad quad_leaky(quad x, cm_leaky leaky)
 }
 #endif
 
-/* Maps compute a few quads of outputs at a time, so that an input is fetched once for all of them. `leaky` is NULL
- * where the map is the end of it; `shift` where there is none. */
+/* out = leaky(shift + w x) for a few quads of outputs, so that each input is loaded once for all of them. `leaky` and
+ * `shift` may be NULL. */
 CM_INLINE void map_quads(float *restrict out, const float *restrict x, const float *restrict w,
                          const float *restrict shift, const cm_leaky *leaky, int inputs, int step, int quads)
 {
@@ -131,7 +132,7 @@ CM_INLINE void map_quads(float *restrict out, const float *restrict x, const flo
 
 /* out = leaky(shift + w x): w is (inputs, outputs), outputs a multiple of four. */
 static void map(float *restrict out, const float *restrict x, const float *restrict w, const float *restrict shift,
-                  const cm_leaky *leaky, int inputs, int outputs)
+                const cm_leaky *leaky, int inputs, int outputs)
 {
     int at = 0;
     for (; at + 4 * QUAD <= outputs; at += 4 * QUAD)
@@ -140,7 +141,7 @@ static void map(float *restrict out, const float *restrict x, const float *restr
         map_quads(out + at, x, w + at, shift ? shift + at : NULL, leaky, inputs, outputs, 1);
 }
 
-/* The same for two rows, x_step apart, so that a weight is fetched once for both: out is (2, outputs). */
+/* The same for two rows, x_step apart, so that each weight is loaded once for both: out is (2, outputs). */
 CM_INLINE void map_two_rows(float *restrict out, const float *restrict x, int x_step, const float *restrict w,
                             const float *restrict shift, cm_leaky leaky, int inputs, int outputs, int at, int quads)
 {
@@ -160,7 +161,7 @@ CM_INLINE void map_two_rows(float *restrict out, const float *restrict x, int x_
 }
 
 static void map_rows(float *restrict out, const float *restrict x, int x_step, const float *restrict w,
-                       const float *restrict shift, cm_leaky leaky, int inputs, int outputs)
+                     const float *restrict shift, cm_leaky leaky, int inputs, int outputs)
 {
     int at = 0;
     for (; at + 2 * QUAD <= outputs; at += 2 * QUAD)

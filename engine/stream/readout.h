@@ -1,4 +1,4 @@
-/* From the sums of a window to the scores of its classes, Eqs. (3)–(9). */
+/* From the sums of a window to the scores of its classes, Eqs. (3) to (9). */
 #ifndef CM_READOUT_H
 #define CM_READOUT_H
 
@@ -9,18 +9,18 @@
 #include "encoder.h"
 #include "ordered_path.h"
 
-#define LOG_FRAMES 4.60517019f           /* log 100 */
-#define LOG_PATHS 18.1368227f            /* log of 100 choose 5 */
+#define LOG_FRAMES 4.60517019f  /* log T */
+#define LOG_PATHS 18.1368227f   /* log PATHS, 2e-6 too low; a correction would change every released score */
 
-/* Adds beta times an entry of a class's descriptor to the class's score. */
+/* Adds beta times an entry of a class's descriptor to the score of the class. */
 CM_INLINE void readout_entry(float *score, float beta, float entry, int index)
 {
     CM_TAP(TAP_DESCRIPTOR, index, &entry, 1);
     *score += beta * entry;
 }
 
-/* Strength, Eq. (3), moments, Eq. (5), and their lengths, Eq. (6), of prototype s: adds them to the scores and leaves
- * the first moment in `moment`, (2, classes). */
+/* Strength, Eq. (3), moments, Eq. (5), and magnitudes, Eq. (6), of prototype s. Adds them to the scores and writes the
+ * first moment to `moment`, (2, classes). */
 CM_INLINE void readout_curve(const cm_weights *w, const cm_sizes *n, float epsilon, const float *sums, int s,
                              float *restrict moment, float *restrict scores)
 {
@@ -40,7 +40,7 @@ CM_INLINE void readout_curve(const cm_weights *w, const cm_sizes *n, float epsil
     }
 }
 
-/* Cross moment of two neighbours, m_{s+1} conj m_s, Eq. (7). */
+/* Cross moment m_{s+1} conj(m_s) of adjacent prototypes, Eq. (7). */
 CM_INLINE void readout_cross(const cm_weights *w, const cm_sizes *n, const float *before, const float *after, int s,
                              float *restrict scores)
 {
@@ -63,8 +63,8 @@ CM_INLINE void readout_path(const cm_model *model, const cm_weights *w, const cm
     }
 }
 
-/* Scores of a window, Eq. (9): sums (5, M, classes), the last entry of the path's top row (classes). Scratch: 4
- * classes. */
+/* Scores of a window, Eq. (9), from its sums (5, M, classes) and its sums over all paths (classes). `scratch` has room
+ * for 4 * classes. */
 static void readout(const cm_model *model, const cm_weights *w, const cm_sizes *n, const float *sums,
                     const float *paths, const cm_exponent *paths_at, float *restrict scratch, float *restrict scores)
 {

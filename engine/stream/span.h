@@ -1,6 +1,7 @@
-/* Where a keyword starts and ends: the expected frames of its first and its last prototype, over all ordered paths
- * through the window in which it was most probable. One pass over the kept unit frames. With CM_COMPACT it is spread over
- * the twenty frames that follow: each of them overwrites the oldest kept frame, after that one was read. */
+/* Start and end of a keyword: the expected frames of its first and its last prototype over all ordered paths through
+ * the window in which it was most probable. This takes one pass over the unit frames that are kept. With CM_COMPACT the
+ * pass is spread over the next twenty frames; each of these overwrites the oldest kept frame, which has been read by
+ * then. */
 #ifndef CM_SPAN_H
 #define CM_SPAN_H
 
@@ -8,19 +9,19 @@
 #include "state.h"
 
 #ifdef CM_COMPACT
-#define SPAN_BLOCKS 2
+#define SPAN_BLOCKS 2                   /* blocks over which the pass is spread */
 #else
 #define SPAN_BLOCKS 0                   /* at once */
 #endif
 
-/* How many frames to read with the frame `in_block`, so that a block reads half a window: one with the first, which also
- * stores the block before, one with the last, which also decides, and six with each of the others. */
+/* How many kept frames to read with frame `in_block` of a block, half a window in all: one with the first frame, which
+ * also stores the previous block, one with the last, which also decides, and six with each of the others. */
 CM_INLINE int span_share(int in_block)
 {
     return in_block == 0 || in_block == BLOCK_FRAMES - 1 ? 1 : 6;
 }
 
-/* Reads the next frames of the window. */
+/* Reads the next `count` frames of the window. */
 static void span_go_on(cm_stream *stream, int count)
 {
     const cm_sizes *n = &stream->sizes;
@@ -45,7 +46,7 @@ static void span_go_on(cm_stream *stream, int count)
     }
 }
 
-/* Begins with the newest window. */
+/* Begins a pass over the newest window. */
 static void span_begin(cm_stream *stream, int label)
 {
     cm_span *span = &stream->span;
@@ -55,12 +56,12 @@ static void span_begin(cm_stream *stream, int label)
     span->label = label;
     span->first_frame = stream->newest + 1 - T;
     span->place = stream->place;
-    span->next = stream->model->mean_pooling ? T : 0;  /* without prototypes it is the window */
+    span->next = stream->model->mean_pooling ? T : 0;  /* without prototypes the span is the whole window */
     if (SPAN_BLOCKS == 0)
         span_go_on(stream, T);
 }
 
-/* Start and end, in milliseconds from the stream's beginning; none lies behind what was heard. */
+/* Finishes the pass. Start and end are in milliseconds from the start of the recording, and not after its end. */
 static void span_end(cm_stream *stream, int64_t *start_ms, int64_t *end_ms)
 {
     const int64_t heard_ms = stream->samples_heard / (CM_SAMPLE_RATE / 1000);

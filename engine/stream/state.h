@@ -1,4 +1,4 @@
-/* What a stream remembers, and how it lies in the caller's memory. Internal to the engine. */
+/* The state of a stream and its layout in the caller's memory. */
 #ifndef CM_STREAM_H
 #define CM_STREAM_H
 
@@ -9,16 +9,16 @@
 #include "encoder.h"
 #include "model.h"
 
-#define PAST (CM_WINDOW - CM_HOP)       /* samples of a frame that earlier frames have seen */
+#define PAST (CM_WINDOW - CM_HOP)       /* samples that a frame shares with earlier frames */
 #define HOP_MS (1000 * CM_HOP / CM_SAMPLE_RATE)
 #define UNKNOWN_LENGTH INT64_MAX
 #define LOUDEST 1e6f                    /* of a sample; full scale is 1 */
 
 #ifdef CM_COMPACT
 typedef int16_t cm_sample;
-typedef int8_t cm_kept;                 /* a number of a unit frame, times 127 */
+typedef int8_t cm_kept;                 /* an entry of a unit frame, times 127 */
 #define KEPT_UNIT (1.0f / 127.0f)
-#define CM_IN_PLACE 1                   /* the power takes the place of the transform */
+#define CM_IN_PLACE 1                   /* the power spectrum overwrites the transform */
 #define CM_SAMPLE int16_t
 #define CM_FROM_SAMPLE(sample) ((float)(sample) * (1.0f / 32768.0f))
 #else
@@ -30,8 +30,9 @@ typedef float cm_kept;
 #include "../front_end/frame_lanes.h"
 #undef CM_LANES
 
-/* The log-mel frame of 400 samples, and how many arrays of scratch it takes. */
-#if defined(CM_VECTORS) && !defined(CM_COMPACT) && (defined(__clang__) || __GNUC__ >= 12)  /* they can shuffle */
+/* Computes the log-mel frame of 400 samples; TRANSFORM_ARRAYS is how many arrays of scratch memory it needs. */
+/* frame_quads.h needs __builtin_shufflevector */
+#if defined(CM_VECTORS) && !defined(CM_COMPACT) && (defined(__clang__) || __GNUC__ >= 12)
 #include "../front_end/frame_quads.h"
 #define TRANSFORM_ARRAYS 5
 #define LOG_MEL_FRAME(samples, scratch, mel) quad_log_mel_frame(samples, scratch, mel)
@@ -45,11 +46,11 @@ typedef float cm_kept;
     log_mel_frame_x1(samples, scratch, (scratch) + CM_HALF_FFT, (scratch) + 2 * CM_HALF_FFT, mel)
 #endif
 
-/* How far the search for a keyword's start and end has come. */
+/* Progress of the pass that finds a keyword's start and end. */
 typedef struct {
     cm_path_span path;
     int64_t first_frame;        /* of the window */
-    int label, next, place;     /* the class, the next frame in the window, and where it is kept */
+    int label, next, place;     /* the class, the next frame in the window, and its place in `kept` */
 } cm_span;
 
 struct cm_stream {
@@ -60,33 +61,33 @@ struct cm_stream {
     int look_ahead;
     int every_frame;
 
-    cm_sample *samples;         /* (400) the newest, up to `filled` */
+    cm_sample *samples;         /* (400) the newest samples, up to `filled` */
     int filled;
     int64_t samples_heard;
-    int64_t pictures;           /* frames that the front end has made */
+    int64_t pictures;           /* log-mel frames computed */
     int picture_in_block;       /* their number modulo 10 */
-    int64_t length;             /* of the recording in frames, once it has ended */
-    int flushed;                /* frames of silence that the encoder has seen behind the end */
+    int64_t length;             /* of the recording in frames; UNKNOWN_LENGTH until it has ended */
+    int flushed;                /* frames of silence that the encoder has processed after the end */
 
     cm_encoder encoder;
-    cm_block open;              /* the block that is being filled */
-    cm_block cut;               /* what a window that ends inside a block still sees of the tenth block before */
+    cm_block open;              /* the block that frames are added to */
+    cm_block cut;               /* the part of the tenth block before, for a window that ends inside a block */
     uint8_t *finished;          /* (9) blocks */
     size_t finished_size;
-    int place, in_block;        /* where the next frame goes: on the circle, and in its block */
-    int blocks, oldest;         /* how many blocks are finished, and which is the oldest */
-    float *row;                 /* (M, classes) ordered paths through the blocks that are chained already */
+    int place, in_block;        /* where the next frame goes, on the circle and in its block */
+    int blocks, oldest;         /* how many blocks are finished, and the place of the oldest */
+    float *row;                 /* (M, classes) top row of the product of the blocks that were multiplied so far */
     cm_exponent *row_at;
     cm_kept *kept;              /* (100, frame) unit frames, or features with mean pooling */
-    int64_t frames;             /* frames that have come out of the encoder */
+    int64_t frames;             /* frames that the encoder has given */
 
     float *scores, *probabilities;
-    int one_clip;               /* scores are wanted, not hits */
+    int one_clip;               /* cm_clip_i16 or cm_clip_f32: scores are wanted, not hits */
     int64_t newest;             /* the last frame of the newest window, or -1 */
     cm_detection detection;
     cm_span span;               /* of the detection's candidate */
 
-    float *scratch;             /* shared by stages that do not run at the same time */
+    float *scratch;             /* shared by stages, of which one runs at a time */
 };
 
 static size_t most(size_t a, size_t b)
@@ -94,13 +95,13 @@ static size_t most(size_t a, size_t b)
     return a > b ? a : b;
 }
 
-/* Where in the scratch the newest unit frame is, behind what becomes of it. */
+/* Where the newest unit frame is in the scratch memory, after what block_frame writes there. */
 static size_t unit_frame_at(const cm_sizes *n)
 {
     return most(3 * (size_t)n->responses, (size_t)n->frame);
 }
 
-/* Floats of scratch: for the transform, the encoder, a frame's responses and a decision. */
+/* Floats of scratch memory: for the transform, the encoder, the responses of a frame, or a decision. */
 static size_t scratch_count(const cm_model *model, const cm_sizes *n)
 {
     const size_t transform = TRANSFORM_ARRAYS * CM_HALF_FFT, frame = unit_frame_at(n) + (size_t)n->frame;
@@ -108,12 +109,12 @@ static size_t scratch_count(const cm_model *model, const cm_sizes *n)
     return most(most(transform, encoder_scratch(n)), most(frame, decision));
 }
 
-/* Bytes to leave free behind an array that ends here: fuzzers do, and forbid them. */
+/* Bytes to leave free after an array that ends here. Fuzzers define it and forbid access to these bytes. */
 #ifndef CM_GAP
 #define CM_GAP(end) 0
 #endif
 
-/* Points the stream at `base` into the memory behind it, or with NULL only measures; returns the bytes used. */
+/* Lays out the stream at `base` and its arrays after it; NULL only measures. Returns the bytes used. */
 static size_t stream_lay_out(const cm_model *model, const cm_sizes *n, uint8_t *base)
 {
     cm_stream *stream = (cm_stream *)(void *)base;

@@ -1,4 +1,4 @@
-/* The head, frame by frame: unit frames into blocks, blocks into the scores of windows, windows into hits. */
+/* The head, frame by frame: from unit frames to blocks, from blocks to the scores of windows, from windows to hits. */
 #ifndef CM_WINDOW_H
 #define CM_WINDOW_H
 
@@ -18,7 +18,7 @@ CM_INLINE void keep_frame(cm_stream *stream, const float *unit)
 #endif
 }
 
-/* Probabilities of all classes: the softmax of their scores. */
+/* Probabilities: the softmax of the scores. */
 static void softmax(const float *restrict scores, int count, float *restrict out)
 {
     float top = scores[0], sum = 0;
@@ -32,20 +32,20 @@ static void softmax(const float *restrict scores, int count, float *restrict out
         out[k] /= sum;
 }
 
-/* The `number`th finished block, from the oldest on. */
+/* Finished block `number`, counted from the oldest. */
 CM_INLINE uint8_t *finished(const cm_stream *stream, int number)
 {
     return finished_block(stream->finished, stream->finished_size, stream->oldest, number);
 }
 
-/* Chains its product to the right of the row. */
+/* Multiplies the row by its product, from the right. */
 CM_INLINE void chain_finished(cm_stream *stream, int number)
 {
     finished_chain(stream->model, &stream->sizes, &stream->packing, finished(stream, number), stream->row,
                    stream->row_at);
 }
 
-/* Begins the row anew, with nothing but the paths of a block in it, or none. */
+/* Sets the row to that of one block, or to no paths at all. */
 CM_INLINE void begin_row(cm_stream *stream, const cm_block *first)
 {
     path_clear(stream->row, stream->row_at, PROTOTYPES * stream->sizes.classes);
@@ -53,8 +53,8 @@ CM_INLINE void begin_row(cm_stream *stream, const cm_block *first)
         path_chain(stream->row, stream->row_at, first->path, first->path_at, stream->sizes.classes);
 }
 
-/* Scores of the window that ends with the newest frame. The row holds the paths through all finished blocks; `cut` is
- * what the window still sees of the block before them, or NULL. */
+/* Scores of the window that ends with the newest frame. The row holds the paths through all finished blocks. `cut` is
+ * the part of the block before them that is in the window, or NULL. */
 static void decide(cm_stream *stream, const cm_block *cut)
 {
     const cm_model *model = stream->model;
@@ -85,8 +85,8 @@ CM_INLINE void add_frame(cm_stream *stream, const cm_block *block, const float *
 }
 
 #ifndef CM_COMPACT
-/* The frames of the tenth block before that a window still sees when it ends inside a block. Their block is gone, but
- * the unit frames are kept: they become a block again. */
+/* Rebuilds the part of the tenth block before that is in a window which ends inside a block. That block was
+ * overwritten, but its unit frames are kept. */
 CM_INLINE void rebuild_cut(cm_stream *stream)
 {
     block_clear(stream->model, &stream->sizes, &stream->cut);
@@ -108,8 +108,8 @@ CM_INLINE void decide_anywhere(cm_stream *stream)
 }
 #endif
 
-/* With every frame of the open block one more finished block is taken in, so that the decision at its end is not the
- * work of one frame. */
+/* Prepares the next decision: each frame of the open block adds one finished block. So the work of a decision is spread
+ * over ten frames. */
 CM_INLINE void take_in_a_block(cm_stream *stream)
 {
     const int number = stream->in_block;
@@ -122,7 +122,7 @@ CM_INLINE void take_in_a_block(cm_stream *stream)
     chain_finished(stream, number);
 }
 
-/* Scores, if a window ends with the newest frame; returns whether it does. */
+/* Computes scores if a window ends with the newest frame. Returns whether it does. */
 CM_INLINE int score_window(cm_stream *stream)
 {
     if (stream->blocks < FINISHED)
@@ -142,8 +142,8 @@ CM_INLINE int score_window(cm_stream *stream)
     return 1;
 }
 
-/* The open block is full: it takes the place of the oldest. This waits for the next frame, which has no decision to
- * make. */
+/* Stores the open block, which is full, in place of the oldest one. This is done with the frame after the decision,
+ * which has less to compute. */
 static void finish_block(cm_stream *stream)
 {
     const int place = stream->blocks < FINISHED ? stream->blocks : stream->oldest;
@@ -157,7 +157,7 @@ static void finish_block(cm_stream *stream)
     stream->in_block = 0;
 }
 
-/* What is settled becomes a hit. */
+/* Reports the settled class, if there is one, as a hit. */
 static void report(cm_stream *stream)
 {
     int64_t start_ms, end_ms;
@@ -167,8 +167,8 @@ static void report(cm_stream *stream)
     detection_report(&stream->detection, start_ms, end_ms);
 }
 
-/* The newest window's part in finding hits. A window that ends inside a block has none. With CM_COMPACT, what a window
- * has settled waits for the next: then its start and end are found. */
+/* Detection over the newest window. Windows that end inside a block are not used. With CM_COMPACT a settled class is
+ * reported with the next window, when its start and end are known. */
 static void detect(cm_stream *stream)
 {
     if (stream->in_block < BLOCK_FRAMES)
@@ -180,7 +180,7 @@ static void detect(cm_stream *stream)
         report(stream);
 }
 
-/* A frame has come out of the encoder: features in two halves. Returns whether a window ends with it. */
+/* Processes the features of a frame, given in two halves. Returns whether a window ends with it. */
 static int head_step(cm_stream *stream, const float *first, const float *second)
 {
     const cm_sizes *n = &stream->sizes;

@@ -1,4 +1,4 @@
-/* The training step for any processor: see train.c. */
+/* The training step for any processor; see train.c. */
 #include "system.h"
 
 #if defined(__clang__)

@@ -1,5 +1,4 @@
 /* The encoder over one chunk of examples, forward and backward (Section 3.2). Included by step.h.
- *
  * Shapes are in numbers of `lanes`.
  */
 
@@ -7,7 +6,7 @@
 
 /* out = w * picture + shift, then LeakyReLU, for one channel: (R + 2, T + 2) with its border left zero. */
 CM_INLINE void conv_plane(const lanes *restrict picture, const real *restrict w, real shift, real slope,
-                      lanes *restrict out)
+                          lanes *restrict out)
 {
     for (int r = 0; r < R; r++) {
         const lanes *x = picture + 2 * r * PICTURE_FRAMES;
@@ -28,8 +27,9 @@ CM_INLINE void conv_plane(const lanes *restrict picture, const real *restrict w,
 
 static const int border[4] = { 2, 3, T, T + 1 };  /* the first and last two real frames of a picture */
 
-/* Sums of the picture's products at nine distances in time, for one pair of kernel rows: what the second moments of all
- * 3 x 5 patches are made of (docs/native_step.md). sums[d] over all frames, then the four border frames alone. */
+/* Sums of products of two rows of the picture at nine distances in time. The second moments of all 3 x 5 patches follow
+ * from them (docs/native_step.md). For each distance: the sum over all frames, then the products at the four border
+ * frames. */
 CM_INLINE void lag_products(const lanes *restrict first, const lanes *restrict second, lanes *restrict sums)
 {
     lanes inside[9] = { { 0 } };
@@ -49,10 +49,11 @@ CM_INLINE void lag_products(const lanes *restrict first, const lanes *restrict s
     }
 }
 
-/* A sum over the frames that kernel tap b meets, of five: over all frames, then the four border frames alone. */
+/* The sum over the frames that kernel tap b sees, from the sum over all frames and those of the four border frames. */
 CM_INLINE double met_by_tap(const double *sums, int b)
 {
-    static const int lost[5][2] = { { 3, 4 }, { 4, 0 }, { 0, 0 }, { 1, 0 }, { 1, 2 } };  /* border frames it misses */
+    /* border frames that it does not see */
+    static const int lost[5][2] = { { 3, 4 }, { 4, 0 }, { 0, 0 }, { 1, 0 }, { 1, 2 } };
     double value = sums[0];
     for (int i = 0; i < 2; i++)
         if (lost[b][i])
@@ -97,16 +98,17 @@ static void patch_moments(const lanes *picture, const real *present, double *sum
 
 /* ---- depthwise ---- */
 
-/* Where row r, frame t of channel c lies in (R, TILES, C, TILE): the eight channels of a tile follow one another, as the
+/* The place of row r, frame t of channel c in (R, TILES, C, TILE). The eight channels of a tile are adjacent, as the
  * pointwise map reads them. */
 CM_INLINE int tiled(int c, int r, int t)
 {
     return ((r * TILES + t / TILE) * C + c) * TILE + t % TILE;
 }
 
-/* 3 x 3 over one channel's plane: channel c of the tiled raw output, and its sum and sum of squares. */
+/* The 3 x 3 kernel over one channel's plane: channel c of the tiled output before batch norm, its sum and sum of
+ * squares. */
 CM_INLINE void depthwise_plane(const lanes *restrict plane, const real *restrict w, int c, lanes *restrict out,
-                           const real *present, double *sum, double *squares)
+                               const real *present, double *sum, double *squares)
 {
     wide total = { { { 0 } } }, total_squares = { { { 0 } } };
     for (int r = 0; r < R; r++) {
@@ -121,7 +123,7 @@ CM_INLINE void depthwise_plane(const lanes *restrict plane, const real *restrict
                     for (int j = 0; j < 4; j++)
                         y[j] += x[a * PLANE_FRAMES + t + j + b] * w[a * 3 + b];
             for (int j = 0; j < 4; j++) {
-                __builtin_prefetch(to + TILES * C * TILE + j, 1);  /* this place in the next row */
+                __builtin_prefetch(to + TILES * C * TILE + j, 1);  /* the same place in the next row */
                 to[j] = y[j];
                 row_sum += y[j];
                 row_squares += y[j] * y[j];
@@ -134,8 +136,8 @@ CM_INLINE void depthwise_plane(const lanes *restrict plane, const real *restrict
     *squares = wide_sum(total_squares, present);
 }
 
-/* Asks for one of `parts` parts of the tile behind this one. These arrays are larger than the caches near the core:
- * memory fetches a tile while the one before it is worked on, if it is asked little by little. */
+/* Prefetches one of `parts` parts of the next tile. These arrays do not fit into the L2 cache. Prefetched in small
+ * parts, the next tile arrives while this one is processed. */
 CM_INLINE void foresee(const lanes *tile, int part, int parts)
 {
     for (int i = part * C * TILE / parts; i < (part + 1) * C * TILE / parts; i++)
@@ -150,7 +152,7 @@ CM_INLINE void depthwise_activation(const lanes *restrict raw, const norm *n, re
             out[c * TILE + j] = leaky(raw[c * TILE + j] * n->scale[c] + n->shift[c], slope);
 }
 
-/* Sums (8) and products (8, 8) of the activations: what the pointwise map's batch statistics are made of. */
+/* Sums (8) and products (8, 8) of the activations. The batch statistics of the pointwise map follow from them. */
 static void activation_moments(const lanes *raw, const norm *n, real slope, const real *present, double *sums,
                                double *products)
 {
@@ -191,10 +193,11 @@ CM_INLINE const real *band_weights(const real *map, int width, int dense, int r,
     return dense ? map + d * R + r : map + (r / 4 * BAND_FEATURES) * 4 * width + d * 4 + r % 4;
 }
 
-/* One tile of two channels of the pointwise map with their norm and LeakyReLU: (C, TILE) -> (2, TILE). Channels go in
- * pairs, here and on the way back, so that a number that was loaded is used twice. */
-CM_INLINE void pointwise_pair(const lanes *restrict tile, const real *restrict w, const real *restrict shift, real slope,
-                          lanes *restrict y)
+/* One tile of two channels of the pointwise map with batch norm and LeakyReLU: (C, TILE) -> (2, TILE). Channels are
+ * processed in pairs, here and in the backward pass, so that each number that is loaded is used twice. */
+CM_INLINE void pointwise_pair(const lanes *restrict tile, const real *restrict w, const real *restrict shift,
+                              real slope,
+                              lanes *restrict y)
 {
     for (int j = 0; j < TILE; j++) {
         lanes u[2] = { lanes_of(shift[0]), lanes_of(shift[1]) };
@@ -206,8 +209,8 @@ CM_INLINE void pointwise_pair(const lanes *restrict tile, const real *restrict w
     }
 }
 
-/* d activated -> pointwise, norm, LeakyReLU -> bands: raw (FEATURES, T). `w` (D, C) and `shift` hold the norm;
- * `y` is scratch (D, TILE). Outputs are summed four at a time, over all channels, in registers. */
+/* Depthwise activations -> pointwise, batch norm, LeakyReLU -> bands before batch norm (FEATURES, T). `w` (D, C) and
+ * `shift` include the norm; `y` is scratch memory (D, TILE). Four outputs at a time are summed in registers. */
 static void pointwise_and_bands(const lanes *raw, const norm *before, const real *w, const real *shift, const real *map,
                                 int width, int dense, real slope, lanes *restrict y, lanes *restrict bands)
 {
@@ -240,10 +243,10 @@ static void pointwise_and_bands(const lanes *raw, const norm *before, const real
         }
 }
 
-/* Four outputs of the bands, two channels `next` weights apart: their part of the gradient g (2, TILE) at the activations,
- * and of the map's gradient, whose sums lie `outputs` apart. */
+/* Backward pass of four band outputs and two channels, whose weights are `next` apart: adds to the gradient g (2, TILE)
+ * at the activations and to the sums of the map's gradient, which are `outputs` apart. */
 CM_INLINE void bands_pair_backward(const lanes *restrict from, const real *restrict weights, int stride, int next,
-                               const lanes *restrict y, lanes *restrict g, lanes *restrict map_sums, int outputs)
+                                   const lanes *restrict y, lanes *restrict g, lanes *restrict map_sums, int outputs)
 {
     lanes sum[2 * BAND_FEATURES];
     for (int i = 0; i < 2; i++)
@@ -264,11 +267,12 @@ CM_INLINE void bands_pair_backward(const lanes *restrict from, const real *restr
             map_sums[i * outputs + o] = sum[i * BAND_FEATURES + o];
 }
 
-/* Two channels of the pointwise map: g (2, TILE), at the activations, is taken to the norm's output, and adds there to
- * its own sums (2), to the products g a (2, C) and to `spread` (C, TILE). */
-CM_INLINE void pointwise_pair_backward(const lanes *restrict tile, const real *restrict w, const lanes *restrict y, real slope,
-                                   lanes *restrict g, lanes *restrict spread, lanes *restrict products,
-                                   lanes *restrict totals)
+/* Backward pass of two channels of the pointwise map: g (2, TILE), at the activations, becomes the gradient at the
+ * norm's output. It adds to the sums of g (2), to the products g a (2, C) and to `spread` (C, TILE). */
+CM_INLINE void pointwise_pair_backward(const lanes *restrict tile, const real *restrict w, const lanes *restrict y,
+                                       real slope,
+                                       lanes *restrict g, lanes *restrict spread, lanes *restrict products,
+                                       lanes *restrict totals)
 {
     lanes sum[2 * C];
     for (int i = 0; i < 2; i++)
@@ -289,8 +293,9 @@ CM_INLINE void pointwise_pair_backward(const lanes *restrict tile, const real *r
             spread[c * TILE + j] += g[j] * w[c] + g[TILE + j] * w[C + c];
 }
 
-/* Backward through both: from the gradient of the raw bands to `spread` = (scaled pointwise map)^T g, the part of the
- * activations' gradient that needs no batch sums, and to sums of g (D), g times activation (D, C) and the map's gradient. */
+/* Backward pass of both: from the gradient of the bands before batch norm to `spread` = (scaled pointwise map)^T g,
+ * which is the part of the activations' gradient that needs no sums over the batch; to the sums of g (D) and of g times
+ * activation (D, C); and to the gradient of the band map. */
 static void pointwise_and_bands_backward(const lanes *raw, const norm *before, const real *w, const real *shift,
                                          const real *map, int width, int dense, real slope, const lanes *bands_gradient,
                                          const real *present, lanes *restrict spread, lanes *restrict sums,
@@ -316,9 +321,11 @@ static void pointwise_and_bands_backward(const lanes *raw, const norm *before, c
                 pointwise_pair(tile, w + d * C, shift + d, slope, y);
                 memset(g, 0, sizeof g);
                 for (int o = 0; o < outputs; o += BAND_FEATURES)
-                    bands_pair_backward(from + o * T, weights + o * stride, stride, next, y, g, map_sums + d * outputs + o,
+                    bands_pair_backward(from + o * T, weights + o * stride, stride, next, y, g,
+                                        map_sums + d * outputs + o,
                                         outputs);
-                pointwise_pair_backward(tile, w + d * C, y, slope, g, spread_tile, product_sums + d * C, total_sums + d);
+                pointwise_pair_backward(tile, w + d * C, y, slope, g, spread_tile, product_sums + d * C,
+                                        total_sums + d);
             }
         }
         for (int d = 0; d < width; d++) {
@@ -334,9 +341,9 @@ static void pointwise_and_bands_backward(const lanes *raw, const norm *before, c
         products[i] = lanes_sum(product_sums[i], present);
 }
 
-/* Finish the activations' gradient, spread - offset - lean a (lean is C x C), pass it through the LeakyReLU, and sum it:
- * `spread` becomes the gradient at the depthwise norm's output. */
-static void activation_backward(const lanes *raw, const norm *n, real slope, const real *offset, const real *lean,
+/* Completes the activations' gradient, spread - offset - factor a with factor (C, C), and multiplies it by the
+ * derivative of LeakyReLU: `spread` becomes the gradient at the depthwise norm's output. Also sums it for the norm. */
+static void activation_backward(const lanes *raw, const norm *n, real slope, const real *offset, const real *factor,
                                 const real *present, lanes *restrict spread, double *weight_sums, double *bias_sums)
 {
     wide totals[C] = { { { { 0 } } } }, products[C] = { { { { 0 } } } };
@@ -352,7 +359,7 @@ static void activation_backward(const lanes *raw, const norm *n, real slope, con
             for (int j = c * TILE; j < (c + 1) * TILE; j++) {
                 lanes value = g[j] - offset[c];
                 for (int k = 0; k < C; k++)
-                    value -= tile[(k - c) * TILE + j] * lean[c * C + k];
+                    value -= tile[(k - c) * TILE + j] * factor[c * C + k];
                 g[j] = value * leaky_slope(tile[j], slope);
                 total += g[j];
                 product += g[j] * (x[j] - n->mean[c]);
@@ -367,8 +374,9 @@ static void activation_backward(const lanes *raw, const norm *n, real slope, con
     }
 }
 
-/* Backward through depthwise and conv for one channel: the depthwise kernel's gradient (9), the sum of the gradient at
- * the conv norm's output, and that gradient times the patches (15). `plane` holds the activations, `gradient` is scratch. */
+/* Backward pass of depthwise and conv for one channel: the depthwise kernel's gradient (9), the sum of the gradient at
+ * the conv norm's output, and that gradient times the patches (15). `plane` has the activations; `gradient` is
+ * scratch. */
 static void depthwise_and_conv_backward(const lanes *picture, const lanes *plane, const lanes *raw, const lanes *g,
                                         const norm *n, int c, const real *w, real slope, const real *present,
                                         lanes *restrict gradient, double *kernel, double *total, double *patches)
@@ -378,7 +386,7 @@ static void depthwise_and_conv_backward(const lanes *picture, const lanes *plane
         for (int t0 = 0; t0 < T; t0 += TILE) {
             lanes *to = gradient + (r + 1) * PLANE_FRAMES + 1 + t0;
             for (int j = 0; j < TILE; j++)
-                to[j] = g[tiled(c, r, t0) + j] * n->scale[c] - n->offset[c] - raw[tiled(c, r, t0) + j] * n->lean[c];
+                to[j] = g[tiled(c, r, t0) + j] * n->scale[c] - n->offset[c] - raw[tiled(c, r, t0) + j] * n->factor[c];
         }
     for (int i = 0; i < 9; i++)
         kernel_sums[i] = lanes_of(0);
@@ -396,7 +404,7 @@ static void depthwise_and_conv_backward(const lanes *picture, const lanes *plane
         const lanes *x = picture + 2 * r * PICTURE_FRAMES;
         for (int t = 0; t < T; t++) {
             lanes value = { 0 };
-            __builtin_prefetch(g + tiled(c + 1, r, t), 0, 2);  /* the next channel's: for the second cache */
+            __builtin_prefetch(g + tiled(c + 1, r, t), 0, 2);  /* of the next channel, into the L2 cache */
             __builtin_prefetch(raw + tiled(c + 1, r, t), 0, 2);
             for (int a = 0; a < 3; a++)
                 for (int b = 0; b < 3; b++)
@@ -417,12 +425,12 @@ static void depthwise_and_conv_backward(const lanes *picture, const lanes *plane
 
 /* ---- rows of frames: bands_norm, fuse, lifting ---- */
 
-/* Sum and sum of squares of each row: what a norm's forward needs. */
+/* Sum and sum of squares of each row, for the forward pass of a norm. */
 static void row_moments(const lanes *x, int rows, const real *present, double *sums, double *squares)
 {
     for (int i = 0; i < rows; i++) {
         const lanes sum = lanes_total(x + i * T, T);
-        const lanes pivot = sum * (real)(1.0 / T);  /* squares around each example's own mean lose no digits */
+        const lanes pivot = sum * (real)(1.0 / T);  /* around each example's own mean, squares lose no digits */
         lanes around[4] = { { 0 } };
         for (int t = 0; t < T; t += 4)
             for (int j = 0; j < 4; j++) {
@@ -438,7 +446,7 @@ static void row_moments(const lanes *x, int rows, const real *present, double *s
     }
 }
 
-/* Sums of a gradient at a norm's output, alone and times the normalised input: the norm's own gradients. */
+/* The gradients of a norm: sums of the gradient at its output, and of that times the normalised input. */
 static void row_gradient_sums(const lanes *g, const lanes *x, const norm *n, const real *present, double *weight_sums,
                               double *bias_sums)
 {
@@ -448,13 +456,14 @@ static void row_gradient_sums(const lanes *g, const lanes *x, const norm *n, con
             for (int j = 0; j < 4; j++)
                 product[j] += g[i * T + t + j] * (x[i * T + t + j] - n->mean[i]);
         bias_sums[i] = lanes_sum(lanes_total(g + i * T, T), present);
-        weight_sums[i] = lanes_sum((product[0] + product[1]) + (product[2] + product[3]), present) * (double)n->inverse_sd[i];
+        weight_sums[i] = lanes_sum((product[0] + product[1]) + (product[2] + product[3]),
+                                   present) * (double)n->inverse_sd[i];
     }
 }
 
 /* out[i] += or = sum over k of w[i, k] x[k]: rows of T frames. */
 CM_INLINE void rows_map(const real *restrict w, int rows, int inner, int row_stride, int inner_stride,
-                    const lanes *restrict x, lanes *restrict out)
+                        const lanes *restrict x, lanes *restrict out)
 {
     for (int i = 0; i < rows; i++)
         for (int t = 0; t < T; t += 4) {
@@ -490,10 +499,10 @@ static void rows_norm_backward(const lanes *restrict x, const norm *n, lanes *re
 {
     for (int i = 0; i < n->channels; i++)
         for (int t = 0; t < T; t++)
-            g[i * T + t] = g[i * T + t] * n->scale[i] - n->offset[i] - x[i * T + t] * n->lean[i];
+            g[i * T + t] = g[i * T + t] * n->scale[i] - n->offset[i] - x[i * T + t] * n->factor[i];
 }
 
-/* Five taps over time, channel by channel, zeros outside: out = w * x. With `step` = -1 the transpose. */
+/* Five taps over time for each channel, with zeros outside: out = w * x. With `step` = -1 the transposed map. */
 static void taps(const lanes *restrict x, const real *restrict w, int channels, int step, lanes *restrict out)
 {
     const int reach = TAPS / 2;

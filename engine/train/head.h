@@ -1,11 +1,11 @@
-/* The head over one chunk of examples: matching, circular statistics, ordered path, readout (Sections 3.3–3.5).
+/* The head over one chunk of examples: matching, circular statistics, ordered path, readout (Sections 3.3 to 3.5).
  * Included by step.h.
  *
- * The score of class k is a function of its own responses only, so its derivative by them, dz_k/de, is known before the
- * loss is: it is computed together with the score and multiplied by dL/dz_k afterwards.
+ * The score of class k depends on the responses of class k only. So dz_k/de does not depend on the loss: it is computed
+ * together with the score and multiplied by dL/dz_k later.
  */
 
-/* Batch norm, SiLU and l2 norm of each frame: (D, T) -> (D, T), and the inverse lengths (T). */
+/* Batch norm, SiLU and l2 normalisation of each frame: (D, T) -> (D, T), and the inverse lengths (T). */
 static void frames_forward(const lanes *restrict x, const norm *n, lanes *restrict frames, lanes *restrict inverse)
 {
     for (int t = 0; t < T; t++)
@@ -26,7 +26,7 @@ static void frames_forward(const lanes *restrict x, const norm *n, lanes *restri
             frames[d * T + t] *= inverse[t];
 }
 
-/* The way back: `g`, the gradient at the unit frames, becomes the gradient at the norm's output. */
+/* Its backward pass: `g`, the gradient at the unit frames, becomes the gradient at the norm's output. */
 static void frames_backward(const lanes *restrict x, const norm *n, const lanes *restrict frames,
                             const lanes *restrict inverse, lanes *restrict g)
 {
@@ -47,7 +47,7 @@ static void frames_backward(const lanes *restrict x, const norm *n, const lanes 
 
 /* Responses of one class, Eq. (2): (D, T) -> (M, T). */
 CM_INLINE void responses(const lanes *restrict frames, const real *restrict prototypes, int width, real scale,
-                     lanes *restrict out)
+                         lanes *restrict out)
 {
     for (int t = 0; t < T; t += 4) {
         lanes sum[M][4];
@@ -64,9 +64,11 @@ CM_INLINE void responses(const lanes *restrict frames, const real *restrict prot
     }
 }
 
-/* Ordered paths of half of the examples: their sum, and where they run (M, T). `x` holds exp(e), of all of them.
- * With tau = 1/4, exp(e / tau) is x^4. Sums in double hold up to alpha = 34 without scaling. */
-CM_INLINE half_wide paths_of_half(const lanes *restrict x, int half, half_wide *restrict ahead, lanes *restrict marginals)
+/* The sum over all ordered paths, and the share of it through each prototype and frame (M, T), for half of the
+ * examples. `x` is exp(e) of all examples. With tau = 1/4, exp(e / tau) is x^4. Doubles need no scaling up to alpha =
+ * 34. */
+CM_INLINE half_wide paths_of_half(const lanes *restrict x, int half, half_wide *restrict ahead,
+                                  lanes *restrict marginals)
 {
     half_wide sum[M];
     for (int s = 0; s < M; s++)
@@ -76,7 +78,7 @@ CM_INLINE half_wide paths_of_half(const lanes *restrict x, int half, half_wide *
             const half_wide once = __builtin_convertvector(((const half_lanes *)(x + s * T + t))[half], half_wide);
             const half_wide twice = once * once;
             if (s > 0) {
-                ahead[s * T + t] = sum[s - 1];  /* all paths of the prototypes before, before this frame */
+                ahead[s * T + t] = sum[s - 1];  /* all paths of the earlier prototypes through earlier frames */
                 sum[s] += twice * twice * sum[s - 1];
             } else {
                 sum[0] += twice * twice;
@@ -102,7 +104,8 @@ CM_INLINE half_wide paths_of_half(const lanes *restrict x, int half, half_wide *
     return total;
 }
 
-/* Ordered paths, Eq. (8): the log of their mean, times tau / M, and where they run (M, T). `ahead` is scratch (M, T). */
+/* The ordered-path score, Eq. (8), and the share of the paths through each prototype and frame (M, T). `ahead` is
+ * scratch memory (M, T). */
 static lanes ordered_path(const lanes *restrict x, half_wide *restrict ahead, lanes *restrict marginals)
 {
     wide total;
@@ -111,7 +114,7 @@ static lanes ordered_path(const lanes *restrict x, half_wide *restrict ahead, la
     return lanes_log(total, PATHS) * (real)(0.25 / M);
 }
 
-/* Score of one class and its derivative by the responses. `e` is (M, T); the descriptor f goes to `f` (DESCRIPTOR). */
+/* Score of one class and its derivative with respect to the responses `e` (M, T). Writes the descriptor to `f`. */
 static lanes class_score(const head_weights *w, real bias, const lanes *restrict e, lanes *restrict x,
                          half_wide *restrict ahead, lanes *restrict derivative, lanes *restrict f)
 {
@@ -161,7 +164,8 @@ static lanes class_score(const head_weights *w, real bias, const lanes *restrict
         for (int i = 0; i < 4; i++)
             level -= pull[s][i] * moment[s][i];
         for (int t = 0; t < T; t++) {
-            const lanes bend = level + pull[s][0] * c1[t] + pull[s][1] * s1[t] + pull[s][2] * c2[t] + pull[s][3] * s2[t];
+            const lanes bend = level + pull[s][0] * c1[t] + pull[s][1] * s1[t] + pull[s][2] * c2[t] + pull[s][3]
+                * s2[t];
             derivative[s * T + t] =
                 (x[s * T + t] * inverse[s] * bend + derivative[s * T + t] * (w->beta[PATH] / M)) * w->gain;
         }
@@ -169,7 +173,7 @@ static lanes class_score(const head_weights *w, real bias, const lanes *restrict
     return score * w->gain + bias;
 }
 
-/* Cross-entropy with the targets: the scores (K) become their gradients; returns the loss of each example. */
+/* Cross-entropy with the targets. Replaces the scores (K) by their gradients; returns the loss of each example. */
 static lanes cross_entropy(lanes *scores, int classes, const chunk_state *chunk, real examples)
 {
     lanes top = scores[0], sum = { 0 }, loss = { 0 };
@@ -189,7 +193,7 @@ static lanes cross_entropy(lanes *scores, int classes, const chunk_state *chunk,
     return loss;
 }
 
-/* Gradients of the unit frames (D, T) and of the prototypes (K, M, D), from dz/de scaled by dL/dz: (K, M, T). */
+/* Gradients of the unit frames (D, T) and of the prototypes (K, M, D), from dL/de (K, M, T). */
 static void matching_backward(const lanes *restrict frames, const head_weights *w, int width, int classes,
                               const lanes *restrict derivative, const real *present, lanes *restrict frames_gradient,
                               double *prototypes_gradient)

@@ -1,9 +1,9 @@
-/* Some examples side by side: the vector type that training is written in. Needs GCC 12 or Clang.
+/* The vector type of the training step. Needs GCC 12 or Clang.
  *
- * A `lanes` holds one number of each of LANES examples. Arithmetic on it reads like scalar code. LANES is what one
- * register of the target holds, four, eight or sixteen: GCC keeps longer vectors in memory, not in several registers, and
- * the step would take four times as long. Nothing is shuffled between lanes until a sum over the batch is taken.
- * Compiled with CM_REAL=double, the same source is its own oracle in double precision.
+ * A `lanes` holds one number of each of LANES examples. Arithmetic on it reads like scalar code. LANES is how many
+ * floats a register of the target holds: four, eight or sixteen. GCC keeps longer vectors in memory instead of in
+ * several registers, and the step takes four times as long. Numbers move between lanes only for sums over the batch.
+ * Tests compile the same source with CM_REAL=double and compare it with PyTorch in double precision.
  */
 #ifndef CM_LANES_H
 #define CM_LANES_H
@@ -34,10 +34,10 @@ typedef int64_t real_bits;
 
 typedef real lanes __attribute__((vector_size(LANES * sizeof(real)), may_alias));
 typedef real_bits lane_bits __attribute__((vector_size(LANES * sizeof(real)), may_alias));
-typedef float float_lanes __attribute__((vector_size(LANES * sizeof(float)), may_alias));  /* what the front end gives */
+typedef float float_lanes __attribute__((vector_size(LANES * sizeof(float)), may_alias));  /* of the front end */
 typedef uint32_t lane_words __attribute__((vector_size(LANES * sizeof(uint32_t)), may_alias));
 
-/* For sums that need more: doubles take twice the room, so they come in two halves. */
+/* Sums in double precision. Doubles take twice the space, so they are in two halves. */
 #define HALF (LANES / 2)
 typedef double half_wide __attribute__((vector_size(HALF * sizeof(double)), may_alias));
 typedef real half_lanes __attribute__((vector_size(HALF * sizeof(real)), may_alias));
@@ -55,7 +55,7 @@ CM_INLINE lanes lanes_abs(lanes x)
     return (lanes)((lane_bits)x & ~SIGN_BIT);
 }
 
-/* a where `mask` is all ones, b where it is zero. */
+/* a where the bits of `mask` are ones, b where they are zeros. */
 CM_INLINE lanes lanes_select(lane_bits mask, lanes a, lanes b)
 {
     return (lanes)((mask & (lane_bits)a) | (~mask & (lane_bits)b));
@@ -87,7 +87,7 @@ CM_INLINE void wide_add(wide *sum, lanes x)
     sum->part[1] += more.part[1];
 }
 
-/* Sum over the lanes, halving them in a fixed order, of the examples that `present` (ones and zeros) says are there. */
+/* Sum over the lanes whose `present` is 1, not 0. It adds halves of the lanes in a fixed order. */
 CM_INLINE double wide_sum(wide x, const real *present)
 {
     const wide there = lanes_widen(*(const lanes *)present);
@@ -103,7 +103,7 @@ CM_INLINE double lanes_sum(lanes x, const real *present)
     return wide_sum(lanes_widen(x), present);
 }
 
-/* Sum of `count` (a multiple of four) numbers, or of their products: four sums at once, so that none waits for another. */
+/* Sum of `count` numbers, or of their products, in four independent sums. `count` is a multiple of four. */
 CM_INLINE lanes lanes_total(const lanes *x, int count)
 {
     lanes sum[4] = { { 0 } };
@@ -128,7 +128,7 @@ CM_INLINE lanes leaky(lanes x, real slope)
     return x * ((1 + slope) / 2) + lanes_abs(x) * ((1 - slope) / 2);
 }
 
-/* Its derivative: 1 where x (or the activation, which has the same sign) is positive, else slope. */
+/* Its derivative: 1 where x is positive, else slope. x may be the activation, which has the same sign. */
 CM_INLINE lanes leaky_slope(lanes x, real slope)
 {
     const lanes half = lanes_of((1 - slope) / 2);
@@ -182,7 +182,7 @@ CM_INLINE lanes lanes_log(wide x, double by)
     return out;
 }
 
-/* A well-mixed 32-bit hash, of a word or of each word. */
+/* A 32-bit hash of a word, or of each word of a vector. */
 #define HASH(x) \
     do { \
         x ^= x >> 16; \

@@ -1,9 +1,9 @@
-/* Where the memory of the training step lies in its block. Included by step.h. */
+/* The layout of the training state in its block of memory. Included by step.h. */
 
 #define ALIGNMENT 128
-#define STAGGER 128  /* keeps buffers of the same size from falling on the same cache sets */
+#define STAGGER 128  /* keeps buffers of the same size from using the same cache sets */
 
-/* A walk over the block: with base 0 it only counts. */
+/* A position in the block while it is laid out. Without a block it only counts. */
 typedef struct {
     uintptr_t at;
     size_t number;
@@ -20,7 +20,7 @@ static void *take(block_walk *arena, size_t bytes)
 
 #define TAKE(type, count) ((type *)take(arena, sizeof(type) * (size_t)(count)))
 
-/* Numbers the parameters and running statistics in the order of circlematch.parameters, and the partial sums. */
+/* Assigns places to parameters and running statistics, in the order of circlematch.parameters, and to partial sums. */
 static void number_places(cm_train *train, norm *norms)
 {
     const int D = train->config.width, K = train->config.classes;
@@ -86,7 +86,7 @@ static void lay_out_chunk(const cm_train *train, chunk_state *chunk, block_walk 
     fresh.bands_gradient = TAKE(lanes, FEATURES * T);
     fresh.partial = TAKE(double, train->partials);
     const block_walk fork = *arena;
-    fresh.spread = TAKE(lanes, C * R * T);  /* written when what follows has been read for the last time */
+    fresh.spread = TAKE(lanes, C * R * T);  /* shares the memory of the next arrays, written after their last use */
     const uintptr_t end = arena->at;
     *arena = fork;
     fresh.fuse = TAKE(lanes, D * T);
@@ -108,7 +108,7 @@ static void lay_out_norms(const cm_train *train, const norm *numbered, worker_st
 {
     for (int i = 0; i < train->norms; i++) {
         norm n = numbered[i];
-        real **arrays[] = { &n.mean, &n.variance, &n.inverse_sd, &n.scale, &n.shift, &n.offset, &n.lean };
+        real **arrays[] = { &n.mean, &n.variance, &n.inverse_sd, &n.scale, &n.shift, &n.offset, &n.factor };
         for (size_t j = 0; j < sizeof arrays / sizeof *arrays; j++)
             *arrays[j] = TAKE(real, n.channels);
         worker->norms[i] = n;
@@ -151,7 +151,7 @@ static void lay_out_worker(const cm_train *train, const norm *numbered, worker_s
     fresh.shown = TAKE(real, DESCRIPTOR);
     fresh.basis = TAKE(real, 4 * T);
     fresh.spread_offset = TAKE(real, C);
-    fresh.spread_lean = TAKE(real, C * C);
+    fresh.spread_factor = TAKE(real, C * C);
     if (!arena->real_block)
         return;
     memset(fresh.plane, 0, sizeof(lanes) * PLANE);
@@ -177,7 +177,7 @@ static int possible(const cm_train_config *config)
         && config->threads <= 1024 && config->dropout >= 0 && config->dropout < 1;
 }
 
-/* Lays everything out from `block`, or with NULL only measures; returns the end. */
+/* Lays out everything from `block` on; NULL only measures. Returns the end. */
 static uintptr_t train_lay_out(const cm_train_config *config, void *block, cm_train **out)
 {
     block_walk walk = { (uintptr_t)block, 0, block != NULL }, *arena = &walk;

@@ -1,4 +1,4 @@
-/* One training step, stage by stage. Included once for every instruction set that is built; see train.c. */
+/* One training step, stage by stage. Included once for every level of instructions; see train.c. */
 
 #include <string.h>
 
@@ -13,7 +13,8 @@
     for (chunk_state *chunk = train->chunks + worker->thread; chunk < train->chunks + train->used; \
          chunk += train->config.threads)
 
-/* All threads of a step wait here for one another. They sleep: a spinning thread starves its neighbour on a busy core. */
+/* All threads of a step wait here for one another. They sleep: a spinning thread slows down the others on a busy
+ * core. */
 static void meet(cm_train *train)
 {
     if (train->config.threads == 1)
@@ -33,7 +34,7 @@ static void meet(cm_train *train)
 
 /* ---- batch norm ---- */
 
-/* Adds the partial sums of all chunks in their order: the same on every thread, whatever their number. */
+/* Adds up the partial sums of all chunks in a fixed order, so the result does not depend on the number of threads. */
 static const double *gathered(const cm_train *train, worker_state *worker, int at, int count)
 {
     double *sums = worker->gathered;
@@ -51,10 +52,11 @@ static void norm_set(norm *n, const real *parameters, int channel, double mean, 
     n->variance[channel] = (real)variance;
     n->inverse_sd[channel] = (real)inverse_sd;
     n->scale[channel] = (real)(parameters[n->at + channel] * inverse_sd);
-    n->shift[channel] = (real)(parameters[n->at + n->channels + channel] - mean * parameters[n->at + channel] * inverse_sd);
+    n->shift[channel] = (real)(parameters[n->at + n->channels + channel]
+                               - mean * parameters[n->at + channel] * inverse_sd);
 }
 
-/* Statistics of the batch from sums (channels) and sums of squares (channels). */
+/* Batch statistics from sums (channels) and sums of squares (channels). */
 static void norm_forward(const cm_train *train, worker_state *worker, norm *n, const real *parameters)
 {
     const double *sums = gathered(train, worker, n->moments, 2 * n->channels), *squares = sums + n->channels;
@@ -65,7 +67,7 @@ static void norm_forward(const cm_train *train, worker_state *worker, norm *n, c
     }
 }
 
-/* The same for a linear map's output, from the sums and products of the map's `inner` inputs. */
+/* The same for the output of a linear map, from the sums and products of its `inner` inputs. */
 static void norm_forward_of_map(const cm_train *train, worker_state *worker, norm *n, const real *parameters,
                                 const real *w, int inner)
 {
@@ -83,13 +85,13 @@ static void norm_forward_of_map(const cm_train *train, worker_state *worker, nor
     }
 }
 
-/* From the sums of the gradient, alone (bias) and times the normalised input (weight), to dx = scale g - offset - lean x. */
+/* Offset and factor of dx = scale g - offset - factor x, from the gradients of the norm's weight and bias. */
 static void norm_backward_from(norm *n, const double *weight_sums, const double *bias_sums)
 {
     for (int i = 0; i < n->channels; i++) {
-        const double lean = (double)n->scale[i] * weight_sums[i] / n->count * n->inverse_sd[i];
-        n->lean[i] = (real)lean;
-        n->offset[i] = (real)(n->scale[i] * bias_sums[i] / n->count - lean * n->mean[i]);
+        const double factor = (double)n->scale[i] * weight_sums[i] / n->count * n->inverse_sd[i];
+        n->factor[i] = (real)factor;
+        n->offset[i] = (real)(n->scale[i] * bias_sums[i] / n->count - factor * n->mean[i]);
     }
 }
 
@@ -99,8 +101,8 @@ static void norm_backward(const cm_train *train, worker_state *worker, norm *n)
     norm_backward_from(n, sums, sums + n->channels);
 }
 
-/* The same for a linear map's output; the chunks hold g times input at the map's place and the sum of g at the bias's.
- * Leaves the norm's own weight gradient in `weight_sums`. */
+/* The same for the output of a linear map. The chunks have g times input in the place of the map's gradient, and the
+ * sum of g in that of the norm's bias. Writes the gradient of the norm's weight to `weight_sums`. */
 static void norm_backward_of_map(const cm_train *train, worker_state *worker, norm *n, int at, const real *w, int inner,
                                  double *weight_sums)
 {
@@ -117,7 +119,7 @@ static void norm_backward_of_map(const cm_train *train, worker_state *worker, no
     norm_backward_from(n, weight_sums, bias_sums);
 }
 
-/* The gradient of such a map's weights, in place of `products` = g times input. */
+/* The gradient of the map's weights. It replaces `products`, which is g times input. */
 static void map_gradient_finish(const norm *n, const real *w, int inner, const double *moments, double *products)
 {
     const double *sums = moments, *second = moments + inner;
@@ -126,11 +128,12 @@ static void map_gradient_finish(const norm *n, const real *w, int inner, const d
             double through = 0;
             for (int b = 0; b < inner; b++)
                 through += w[i * inner + b] * second[b * inner + a];
-            products[i * inner + a] = n->scale[i] * products[i * inner + a] - n->offset[i] * sums[a] - n->lean[i] * through;
+            products[i * inner + a] =
+                n->scale[i] * products[i * inner + a] - n->offset[i] * sums[a] - n->factor[i] * through;
         }
 }
 
-/* w (channels, inner) times the norm's scale: a map and its norm in one. */
+/* Multiplies the map w (channels, inner) by the scale of the norm after it. */
 static void fold(const norm *n, const real *w, int inner, real *out)
 {
     for (int i = 0; i < n->channels; i++)
@@ -140,7 +143,7 @@ static void fold(const norm *n, const real *w, int inner, real *out)
 
 /* ---- input ---- */
 
-/* The examples from `first` on become the chunk's pictures. */
+/* Computes the chunk's pictures, of the examples from `first` on. */
 static void chunk_begin(worker_state *worker, const cm_train_batch *batch, int first, chunk_state *chunk)
 {
     for (int l = 0; l < LANES; l++)
@@ -186,12 +189,13 @@ static void forward_bands(cm_train *train, worker_state *worker, const real *par
     pointwise_and_bands(chunk->depthwise, &worker->norms[NORM_DEPTHWISE], worker->pointwise,
                         worker->norms[NORM_POINTWISE].shift, parameters + train->at.bands, train->config.width,
                         train->config.dense_bands, train->slope, worker->pointwise_tiles, chunk->bands);
-    row_moments(chunk->bands, FEATURES, chunk->present, chunk->partial + n->moments, chunk->partial + n->moments + FEATURES);
+    row_moments(chunk->bands, FEATURES, chunk->present, chunk->partial + n->moments,
+                chunk->partial + n->moments + FEATURES);
 }
 
-/* 0 or 1 / (1 - dropout) for place `index` of the examples from `first` on. They are numbered by sixteens, however many
- * lanes there are, so every processor drops the same. The seed is hashed before the number is added, or neighbouring seeds
- * would repeat each other's masks one example over. */
+/* 0 or 1 / (1 - dropout) for place `index` of the examples from `first` on. Examples are numbered in groups of sixteen
+ * for any number of lanes, so the mask is the same on every processor. The seed is hashed before the number is added;
+ * otherwise the masks of consecutive seeds would be the same, shifted by one example. */
 CM_INLINE lanes dropout_lanes(uint32_t seed, uint32_t first, uint32_t index, real dropout)
 {
     lane_words number;
@@ -213,8 +217,9 @@ static void drop(const cm_train *train, const cm_train_batch *batch, const chunk
             x[i] *= dropout_lanes(batch->seed, first, (uint32_t)i, (real)train->config.dropout);
 }
 
-/* The bands' features after LeakyReLU, and after dropout if they are to be learned from. */
-static void band_features(cm_train *train, worker_state *worker, const chunk_state *chunk, const cm_train_batch *learned)
+/* The bands' features after batch norm and LeakyReLU, and after dropout if `learned` is a training batch, not NULL. */
+static void band_features(cm_train *train, worker_state *worker, const chunk_state *chunk,
+                          const cm_train_batch *learned)
 {
     rows_activate(chunk->bands, &worker->norms[NORM_BANDS], train->slope, worker->rows);
     if (learned)
@@ -231,17 +236,19 @@ static void forward_fuse(cm_train *train, worker_state *worker, const real *para
     row_moments(chunk->fuse, D, chunk->present, chunk->partial + n->moments, chunk->partial + n->moments + D);
 }
 
-/* The depthwise part of lifting filter k: P of block 0, U of block 0, P and U of block 1. Its input is half k + 1. */
-static void forward_filter_taps(cm_train *train, worker_state *worker, const real *parameters, chunk_state *chunk, int k)
+/* The depthwise part of lifting filter k. Filters are P and U of block 0, then of block 1. The input is half k + 1. */
+static void forward_filter_taps(cm_train *train, worker_state *worker, const real *parameters, chunk_state *chunk,
+                                int k)
 {
     const norm *n = &worker->norms[NORM_FILTER + k];
     const int half = train->config.width / 2;
-    taps(chunk->half + (k + 1) * half * T, parameters + train->at.filter_taps[k], half, 1, chunk->filtered + k * half * T);
+    taps(chunk->half + (k + 1) * half * T, parameters + train->at.filter_taps[k], half, 1,
+         chunk->filtered + k * half * T);
     row_moments(chunk->filtered + k * half * T, half, chunk->present, chunk->partial + n->moments,
                 chunk->partial + n->moments + half);
 }
 
-/* The rest of it: half k + 2 = half k + 1/2 map(LeakyReLU(norm)), Eq. (1). */
+/* The rest of lifting filter k: half k + 2 = half k + 1/2 map(LeakyReLU(norm)), Eq. (1). */
 static void forward_filter_map(cm_train *train, worker_state *worker, const real *parameters, chunk_state *chunk, int k)
 {
     const int half = train->config.width / 2;
@@ -252,7 +259,7 @@ static void forward_filter_map(cm_train *train, worker_state *worker, const real
         out[i] = chunk->half[k * half * T + i] + out[i] * (real)0.5;
 }
 
-/* The moments of the encoder's output for the head's norm. */
+/* The moments of the encoder's output, for the norm of the head. */
 static void features_moments(cm_train *train, worker_state *worker, chunk_state *chunk)
 {
     const norm *n = &worker->norms[NORM_HEAD];
@@ -261,7 +268,7 @@ static void features_moments(cm_train *train, worker_state *worker, chunk_state 
         row_moments(chunk->features, D, chunk->present, chunk->partial + n->moments, chunk->partial + n->moments + D);
 }
 
-/* ---- the head, forward and back to the norm's output ---- */
+/* ---- the head: forward, and backward to the norm's output ---- */
 
 static void forward_scores(cm_train *train, worker_state *worker, chunk_state *chunk)
 {
@@ -307,7 +314,7 @@ static void learn_head(cm_train *train, worker_state *worker, chunk_state *chunk
     row_gradient_sums(chunk->gradient, chunk->features, n, chunk->present, gradient + n->at, gradient + n->at + D);
 }
 
-/* Mean pooling and a linear map instead (Table 2): the gradient goes straight to the features. */
+/* Mean pooling and a linear map (Table 2). The gradient is that of the features themselves. */
 static void pooled_scores(cm_train *train, worker_state *worker, const real *parameters, chunk_state *chunk)
 {
     const int D = train->config.width, K = train->config.classes;
@@ -353,8 +360,9 @@ static void backward_features(cm_train *train, worker_state *worker, chunk_state
         rows_norm_backward(chunk->features, &worker->norms[NORM_HEAD], chunk->gradient);
 }
 
-/* From the gradient of half k + 2 to that of lifting filter k's norm output. */
-static void backward_filter_map(cm_train *train, worker_state *worker, const real *parameters, chunk_state *chunk, int k)
+/* From the gradient of half k + 2 to that at the output of lifting filter k's norm. */
+static void backward_filter_map(cm_train *train, worker_state *worker, const real *parameters, chunk_state *chunk,
+                                int k)
 {
     const norm *n = &worker->norms[NORM_FILTER + k];
     const int half = train->config.width / 2;
@@ -369,8 +377,9 @@ static void backward_filter_map(cm_train *train, worker_state *worker, const rea
     row_gradient_sums(chunk->filter_gradient, filtered, n, chunk->present, gradient + n->at, gradient + n->at + half);
 }
 
-/* From there to the filter's input, the other half. */
-static void backward_filter_taps(cm_train *train, worker_state *worker, const real *parameters, chunk_state *chunk, int k)
+/* From there to the input of the filter, half k + 1. */
+static void backward_filter_taps(cm_train *train, worker_state *worker, const real *parameters, chunk_state *chunk,
+                                 int k)
 {
     const int half = train->config.width / 2;
     lanes *in = chunk->gradient + (1 - k % 2) * half * T;
@@ -388,7 +397,8 @@ static void backward_fuse_activation(cm_train *train, worker_state *worker, chun
     double *gradient = chunk->partial + train->gradient;
     for (int i = 0; i < train->config.width * T; i++)
         chunk->gradient[i] *= leaky_slope(chunk->half[i], train->slope);
-    row_gradient_sums(chunk->gradient, chunk->fuse, n, chunk->present, gradient + n->at, gradient + n->at + n->channels);
+    row_gradient_sums(chunk->gradient, chunk->fuse, n, chunk->present, gradient + n->at,
+                      gradient + n->at + n->channels);
 }
 
 static void backward_fuse(cm_train *train, worker_state *worker, const real *parameters, chunk_state *chunk,
@@ -404,7 +414,8 @@ static void backward_fuse(cm_train *train, worker_state *worker, const real *par
     for (int i = 0; i < FEATURES * T; i++)
         chunk->bands_gradient[i] *= leaky_slope(worker->rows[i], train->slope);
     drop(train, batch, chunk, chunk->bands_gradient);
-    row_gradient_sums(chunk->bands_gradient, chunk->bands, n, chunk->present, gradient + n->at, gradient + n->at + FEATURES);
+    row_gradient_sums(chunk->bands_gradient, chunk->bands, n, chunk->present, gradient + n->at,
+                      gradient + n->at + FEATURES);
 }
 
 static void backward_bands(cm_train *train, worker_state *worker, const real *parameters, chunk_state *chunk)
@@ -423,7 +434,7 @@ static void backward_pointwise(cm_train *train, worker_state *worker, chunk_stat
 {
     const norm *n = &worker->norms[NORM_DEPTHWISE];
     double *gradient = chunk->partial + train->gradient;
-    activation_backward(chunk->depthwise, n, train->slope, worker->spread_offset, worker->spread_lean,
+    activation_backward(chunk->depthwise, n, train->slope, worker->spread_offset, worker->spread_factor,
                         chunk->present, chunk->spread, gradient + n->at, gradient + n->at + C);
 }
 
@@ -468,7 +479,7 @@ static void prepare_head(const cm_train *train, worker_state *worker, const real
     worker->head.epsilon = (real)train->config.magnitude_epsilon;
 }
 
-/* All chunks' gradients added up, and what the shortcuts left open put right. */
+/* Adds up the gradients of all chunks and completes those of maps before a norm and of the prototypes. */
 static void finish_gradients(cm_train *train, worker_state *worker, const real *parameters, double *gradient)
 {
     const int D = train->config.width;
@@ -479,7 +490,8 @@ static void finish_gradients(cm_train *train, worker_state *worker, const real *
             gradient[j] += train->chunks[i].partial[train->gradient + j];
     memcpy(gradient + pointwise->at, worker->pointwise_sums, sizeof(double) * (size_t)D);
     memcpy(gradient + conv->at, worker->conv_sums, sizeof(double) * C);
-    map_gradient_finish(pointwise, parameters + train->at.pointwise, C, gathered(train, worker, pointwise->moments, C + C * C),
+    map_gradient_finish(pointwise, parameters + train->at.pointwise, C,
+                        gathered(train, worker, pointwise->moments, C + C * C),
                         gradient + train->at.pointwise);
     map_gradient_finish(conv, parameters + train->at.conv, PATCH,
                         gathered(train, worker, conv->moments, PATCH + PATCH * PATCH), gradient + train->at.conv);
@@ -528,7 +540,7 @@ static void adamw(const cm_train *train, cm_train_memory *memory, const double *
 
 enum { STAGE_FEATURES, STAGE_ENCODER, STAGE_HEAD, STAGE_ENCODER_BACKWARD, STAGE_WEIGHTS };
 
-/* Thread 0 writes down when a stage ends. */
+/* Thread 0 records when a stage ends. */
 static void stage_ends(cm_train *train, const worker_state *worker, cm_train_batch *batch, int stage)
 {
     struct timespec now;
@@ -541,7 +553,7 @@ static void stage_ends(cm_train *train, const worker_state *worker, cm_train_bat
     train->stage_began = seconds;
 }
 
-/* Threads of a step share the pictures: the statistics of the first convolution follow from them alone. */
+/* The forward pass. The batch statistics of the first convolution follow from the pictures alone. */
 static void learn_forward(cm_train *train, worker_state *worker, const real *parameters, cm_train_batch *batch)
 {
     norm *norms = worker->norms;
@@ -629,16 +641,16 @@ static void learn_backward(cm_train *train, worker_state *worker, const real *pa
     const real *w = parameters + train->at.pointwise;
     norm *pointwise = &norms[NORM_POINTWISE];
     norm_backward_of_map(train, worker, pointwise, train->at.pointwise, w, C, worker->pointwise_sums);
-    for (int a = 0; a < C; a++) {  /* the batch terms of du, seen from the map's inputs */
+    for (int a = 0; a < C; a++) {  /* the batch terms of du, as gradients of the map's inputs */
         double offset = 0;
         for (int d = 0; d < pointwise->channels; d++)
             offset += (double)w[d * C + a] * pointwise->offset[d];
         worker->spread_offset[a] = (real)offset;
         for (int b = 0; b < C; b++) {
-            double lean = 0;
+            double factor = 0;
             for (int d = 0; d < pointwise->channels; d++)
-                lean += (double)w[d * C + a] * pointwise->lean[d] * w[d * C + b];
-            worker->spread_lean[a * C + b] = (real)lean;
+                factor += (double)w[d * C + a] * pointwise->factor[d] * w[d * C + b];
+            worker->spread_factor[a * C + b] = (real)factor;
         }
     }
     EACH_CHUNK(chunk)
@@ -648,7 +660,7 @@ static void learn_backward(cm_train *train, worker_state *worker, const real *pa
     EACH_CHUNK(chunk)
         backward_depthwise(train, worker, parameters, chunk);
     meet(train);
-    if (worker->thread == 0)  /* it changes the weights from here on: the others must not read them any more */
+    if (worker->thread == 0)  /* it changes the weights next: no other thread may read them from here on */
         norm_backward_of_map(train, worker, &norms[NORM_CONV], train->at.conv, parameters + train->at.conv, PATCH,
                              worker->conv_sums);
 }
@@ -710,7 +722,7 @@ static void scores(cm_train *train, const cm_train_memory *memory, const cm_trai
     fold(&worker->norms[NORM_CONV], parameters + train->at.conv, PATCH, worker->conv);
     fold(&worker->norms[NORM_POINTWISE], parameters + train->at.pointwise, C, worker->pointwise);
     for (int i = thread; i < chunks; i += train->config.threads) {
-        chunk_state *chunk = train->chunks + thread;  /* one after another in the same place: it stays in the cache */
+        chunk_state *chunk = train->chunks + thread;  /* all in the same memory, which stays in the cache */
         chunk_begin(worker, batch, i * LANES, chunk);
         forward_depthwise(train, worker, parameters, chunk);
         forward_bands(train, worker, parameters, chunk);

@@ -1,5 +1,5 @@
-/* The choice of the build of the training step that suits this processor. Each has its own number of lanes, and so its own
- * memory. */
+/* Calls the build of the training step for this processor: base.c, v3.c or v4.c. They differ in the number of lanes,
+ * and so in the layout of memory. */
 #include "../shared/compiler.h"
 #include "state.h"
 
@@ -15,10 +15,12 @@ LEVEL_FUNCTIONS(v3)
 LEVEL_FUNCTIONS(v4)
 #endif
 
-/* The best build that this processor can run. */
+/* Calls the best build that this processor can run. */
 #ifdef CM_LEVELS
 #define DISPATCH(function, ...) \
-    (CM_SUPPORTS_V4 ? function##_v4(__VA_ARGS__) : CM_SUPPORTS_V3 ? function##_v3(__VA_ARGS__) : function##_base(__VA_ARGS__))
+    (CM_SUPPORTS_V4 ? function##_v4(__VA_ARGS__)   \
+     : CM_SUPPORTS_V3 ? function##_v3(__VA_ARGS__) \
+     : function##_base(__VA_ARGS__))
 #else
 #define DISPATCH(function, ...) function##_base(__VA_ARGS__)
 #endif

@@ -1,4 +1,4 @@
-/* The training step for v3: see train.c. */
+/* The training step for processors with x86-64-v3; see train.c. */
 #include "system.h"
 
 #if defined(__x86_64__)
