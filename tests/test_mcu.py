@@ -93,7 +93,7 @@ def test_the_three_commands_of_the_engines_readme_work_as_they_stand(tmp_path: P
     )
     assert said.returncode == 0, said.stdout
     assert said.stdout.endswith("\nself-test passed\n")
-    assert "```\nThe last one says\n\n    self-test passed\n" in readme
+    assert "```\nThe last one prints\n\n    self-test passed\n" in readme
     other = commands.replace("d16-gsc", "d4-gsc1").replace("d16_gsc", "d4_gsc1")  # as the README says
     again = subprocess.run(["bash", "-euc", other], cwd=tmp_path, capture_output=True, text=True, env=environment)
     assert again.stderr == "self-test passed\n"
