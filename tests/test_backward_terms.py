@@ -59,6 +59,7 @@ def test_without_a_change_there_is_no_difference(unchanged: tuple[Engine, list[P
 
 
 @needs_compiler
+@pytest.mark.long
 @pytest.mark.parametrize("mutant", TRIED)
 def test_a_term_that_is_one_percent_too_large_is_noticed(
     unchanged: tuple[Engine, list[Path]], tmp_path: Path, mutant: Mutant

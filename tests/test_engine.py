@@ -26,7 +26,7 @@ def sources(repository: Path) -> list[str]:
 
 
 @needs_compiler
-@pytest.mark.parametrize("level", ["-O0", "-O3"])
+@pytest.mark.parametrize("level", ["-O0", pytest.param("-O3", marks=pytest.mark.long)])
 def test_the_engine_compiles_without_a_warning(repository: Path, tmp_path: Path, level: str) -> None:
     for source in sources(repository):
         command = [COMPILER, *STRICT, level, "-ffp-contract=off", "-c", source, "-o", str(tmp_path / "out.o")]
@@ -117,7 +117,7 @@ def test_the_engine_has_no_globals_no_heap_and_no_stdio(repository: Path, tmp_pa
 @pytest.mark.skipif(not shutil.which("nm"), reason="no nm")
 def test_every_exported_symbol_starts_with_cm(repository: Path, tmp_path: Path) -> None:
     for source in sources(repository):
-        subprocess.run([COMPILER, "-std=c99", "-O2", "-c", source, "-o", str(tmp_path / "out.o")], check=True)
+        subprocess.run([COMPILER, "-std=c99", "-O0", "-c", source, "-o", str(tmp_path / "out.o")], check=True)
         listing = subprocess.run(
             ["nm", "-g", "--defined-only", str(tmp_path / "out.o")], capture_output=True, text=True
         )
@@ -169,6 +169,7 @@ int main(void)
 
 
 @needs_compiler
+@pytest.mark.long
 def test_the_front_end_is_clean_under_address_and_undefined_sanitizers(repository: Path, tmp_path: Path) -> None:
     harness = tmp_path / "harness.c"
     harness.write_text(HARNESS)
@@ -266,6 +267,7 @@ int main(int count, char **names)
 
 
 @needs_compiler
+@pytest.mark.long
 @pytest.mark.parametrize("build", [["-DEVERY_FRAME=1"], ["-DCM_COMPACT", "-DEVERY_FRAME=0"]])
 def test_the_stream_is_clean_under_sanitizers_in_memory_of_exactly_its_size(
     repository: Path, tmp_path: Path, build: list[str]

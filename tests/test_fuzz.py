@@ -31,6 +31,7 @@ def libfuzzer() -> None:
 
 
 @pytest.mark.usefixtures("libfuzzer")
+@pytest.mark.long
 @pytest.mark.parametrize("name", fuzz.HARNESSES)
 def test_a_short_run_finds_nothing(tmp_path: Path, name: str) -> None:
     fuzz.build(name, tmp_path / name)
@@ -71,6 +72,7 @@ PLANTED = {
 
 
 @pytest.mark.usefixtures("libfuzzer")
+@pytest.mark.long
 @pytest.mark.parametrize("fault", PLANTED)
 def test_what_is_planted_is_found(tmp_path: Path, fault: str) -> None:
     name, file, stands, planted = PLANTED[fault]

@@ -43,6 +43,7 @@ def expect_bars(record: dict[str, Any]) -> None:
 
 
 @needs_tools
+@pytest.mark.long
 def test_instructions_memory_and_scores_on_every_core(tmp_path: Path) -> None:
     """Measured anew; and the record that is kept says the same, where it was made by the same compiler."""
     record = mcu.measure(mcu.MODEL, tmp_path)
@@ -65,6 +66,7 @@ def test_the_record_that_is_kept_is_of_the_released_model_and_within_the_bars() 
 
 
 @needs_tools
+@pytest.mark.long
 def test_a_wrong_number_in_the_engine_is_seen_in_the_scores(tmp_path: Path) -> None:
     engine = tmp_path / "engine"
     shutil.copytree(ROOT / "engine", engine)
@@ -81,6 +83,7 @@ def test_a_wrong_number_in_the_engine_is_seen_in_the_scores(tmp_path: Path) -> N
 
 
 @needs_tools
+@pytest.mark.long
 def test_the_three_commands_of_the_engines_readme_work_as_they_stand(tmp_path: Path) -> None:
     readme = (mcu.ENGINE / "README.md").read_text()
     (commands,) = re.findall(r"```sh\n(.*?)```", readme, re.DOTALL)
@@ -124,6 +127,7 @@ void heard(const char *word, float score)
 
 
 @needs_tools
+@pytest.mark.long
 def test_the_program_of_the_engines_readme_hears_on_a_board_what_python_hears(tmp_path: Path) -> None:
     (program,) = re.findall(r"```c\n(.*?)```", (mcu.ENGINE / "README.md").read_text(), re.DOTALL)
     (tmp_path / "main.c").write_text(program + MICROPHONE)

@@ -11,6 +11,7 @@ import pytest
 from gradients import COMPILER, REPOSITORY, needs_compiler
 
 ENGINE = REPOSITORY / "engine"
+pytestmark = [needs_compiler, pytest.mark.long]
 
 HARNESS = r"""
 #define _POSIX_C_SOURCE 200112L  /* posix_memalign */
@@ -226,7 +227,6 @@ def expect_clean(program: Path) -> None:
     assert (result.returncode, result.stdout) == (0, "clean\n"), result.stderr[-5000:]
 
 
-@needs_compiler
 def test_no_array_of_the_training_step_is_overrun(tmp_path: Path) -> None:
     """Each array becomes an allocation of its own, so that one number too far in any of them is seen."""
     engine = tmp_path / "engine"
@@ -240,13 +240,11 @@ def test_no_array_of_the_training_step_is_overrun(tmp_path: Path) -> None:
     expect_clean(harness(tmp_path, "address,undefined", engine, ["-DAPART", "-DCM_BASE_ONLY"], ("base",)))
 
 
-@needs_compiler
 @pytest.mark.skipif(platform.machine() not in ("x86_64", "AMD64"), reason="one level only on this processor")
 def test_the_training_step_is_clean_in_a_block_of_the_size_it_asks_for(tmp_path: Path) -> None:
     """As it is shipped: the level that suits this processor, everything in one block."""
     expect_clean(harness(tmp_path, "address,undefined", ENGINE, [], ("base", "v3", "v4")))
 
 
-@needs_compiler
 def test_threads_of_the_training_step_do_not_race(tmp_path: Path) -> None:
     expect_clean(harness(tmp_path, "thread", ENGINE, ["-O1", "-DTHREADED_ONLY", "-DCM_BASE_ONLY"], ("base",)))
