@@ -18,6 +18,8 @@
  *
  * Streaming is exact: however a recording is cut into chunks, the scores equal those of encoding the whole recording
  * at once and sliding a window of one second over it. Rounding errors do not accumulate in a long stream.
+ *
+ * Copyright The CircleMatch developers. SPDX-License-Identifier: Apache-2.0
  */
 #ifndef CIRCLEMATCH_H
 #define CIRCLEMATCH_H

@@ -1,4 +1,4 @@
-/* What compilers spell differently. */
+/* What differs between compilers: attributes, pragmas and levels of instructions. */
 #ifndef CM_COMPILER_H
 #define CM_COMPILER_H
 

@@ -22,7 +22,7 @@ typedef union {
 #define CM_EXP_LN_2_ROUNDED 0.693359375f  /* ln 2 = ROUNDED - EXCESS; ROUNDED has few bits, so k * ROUNDED is exact */
 #define CM_EXP_LN_2_EXCESS 2.12194440e-4f
 
-/* x limited to -most to most; NaN becomes one of the two. It compares bits, because a comparison of floats may set an
+/* x, limited to the range from -most to most; NaN becomes one of the two. It compares bits, because a comparison of floats may set an
  * exception flag, which keeps compilers from vectorising. */
 static inline float cm_limit(float x, float most)
 {
@@ -60,7 +60,7 @@ static inline float cm_power_of_two(int32_t k)
     return out.value;
 }
 
-/* e^x, with x limited to -87 to 87. */
+/* e^x, with x limited to the range from -87 to 87. */
 static inline float cm_exp(float x)
 {
     int32_t k;

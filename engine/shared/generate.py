@@ -1,10 +1,11 @@
-"""Writes the generated headers of this folder from the numbers in circlematch.config and circlematch.compact.
+"""Writes the generated headers from the numbers in circlematch.config and circlematch.compact.
 
     python engine/shared/generate.py            write the headers
     python engine/shared/generate.py --check    fail if a header on disk is not what would be written
 
-numbers.h has the front end's sizes, network.h those of the network, and tables.h the Hann window, the twiddle factors,
-the mel weights and the circle. They are kept in the repository, so that building needs a C compiler and nothing else.
+numbers.h has the front end's sizes, network.h those of the network, tables.h the Hann window, the twiddle factors, the
+mel weights and the circle, and train/sizes.h the sizes of networks that the engine trains. They are kept in the
+repository, so that building needs a C compiler and nothing else.
 """
 
 from __future__ import annotations
@@ -122,7 +123,7 @@ def numbers(front_end: FrontEnd) -> str:
 
 
 def network(front_end: FrontEnd, net: Network) -> str:
-    """network.h: the sizes that every network has which the engine runs, and those that it trains."""
+    """network.h: the sizes of every network that the engine runs."""
     runs: dict[str, tuple[object, str]] = {
         "T": ("CM_CLIP_FRAMES", "frames in a window"),
         "BANDS": ("CM_MEL_BANDS", "F"),
@@ -133,20 +134,12 @@ def network(front_end: FrontEnd, net: Network) -> str:
         "PROTOTYPES": (net.prototypes, "M"),
         "HARMONICS": (net.harmonics, "Q"),
         "DESCRIPTOR": (net.descriptor_size, "numbers of f in Eq. (9)"),
-        "PATHS": (f"{comb(front_end.clip_frames, net.prototypes)}.0", "ordered paths through a window, T choose M"),
     }
     form: dict[str, tuple[object, str]] = {
         "QUAD": (QUAD, "outputs that are computed side by side"),
         "MOST_FILTERS": (MOST_FILTERS, "lifting filters"),
-        "LARGEST_SCALE": (f"{LARGEST_SCALE}f", "of alpha: e^80 is still a float32, a hundred times"),
-        "LARGEST_POWER": (f"{LARGEST_POWER}f", "of 1 / tau: five responses of 80 are 2^9234, a 16-bit exponent"),
-    }
-    trains: dict[str, tuple[object, str]] = {
-        "CONV_CHANNELS": (net.conv_channels, "of the first two convolutions"),
-        "BAND_GROUPS": (net.bands, "groups of rows that the band projection maps independently"),
-        "BAND_FEATURES": (net.band_features, "outputs of each group"),
-        "LIFTING_FILTERS": (2 * net.lifting_blocks, "P and U of each block"),
-        "NORM_EPSILON": (NORM_EPSILON, "of batch norm"),
+        "LARGEST_SCALE": (f"{LARGEST_SCALE}f", "of alpha: a hundred times e^80 is within float32"),
+        "LARGEST_POWER": (f"{LARGEST_POWER}f", "of 1 / tau: five responses of 80 give 2^9234, an exponent of 16 bits"),
     }
     return guarded(
         "NETWORK",
@@ -155,9 +148,20 @@ def network(front_end: FrontEnd, net: Network) -> str:
         defines(runs),
         "/* Limits and padding of the compact form. */",
         defines(form),
-        "/* Networks that the engine trains. */",
-        defines(trains),
     )
+
+
+def training(front_end: FrontEnd, net: Network) -> str:
+    """train/sizes.h: the sizes of every network that the engine trains."""
+    rows: dict[str, tuple[object, str]] = {
+        "CONV_CHANNELS": (net.conv_channels, "of the first two convolutions"),
+        "BAND_GROUPS": (net.bands, "groups of rows that the band projection maps independently"),
+        "BAND_FEATURES": (net.band_features, "outputs of each group"),
+        "LIFTING_FILTERS": (2 * net.lifting_blocks, "P and U of each block"),
+        "NORM_EPSILON": (NORM_EPSILON, "of batch norm"),
+        "PATHS": (f"{comb(front_end.clip_frames, net.prototypes)}.0", "ordered paths through a window, T choose M"),
+    }
+    return guarded("SIZES", defines(rows))
 
 
 def tables(front_end: FrontEnd) -> str:
@@ -197,6 +201,7 @@ def headers() -> dict[Path, str]:
         HERE / "numbers.h": numbers(FRONT_END),
         HERE / "network.h": network(FRONT_END, net),
         HERE / "tables.h": tables(FRONT_END),
+        HERE.parent / "train" / "sizes.h": training(FRONT_END, net),
     }
 
 

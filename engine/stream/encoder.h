@@ -3,8 +3,8 @@
  * Log-mel frame m completes frame m-2 of conv, which sees two frames ahead. That completes frame m-3 of depthwise, and
  * every lifting filter delays by two frames more: eleven frames in all. Each stage keeps the last frames of its input.
  * A frame before the recording or after its end is zero in every stage's input, as in a zero-padded convolution over
- * the whole recording. So a recording ends with eleven more frames, for which each stage writes zeros as soon as its
- * own output has ended.
+ * the whole recording. After the end follow eleven more frames, and each stage writes zeros for the frames after the
+ * end.
  *
  * The halves A, B, A', B', ... are numbered 0, 1, 2, ... Filter k reads half k+1 and writes half k+2 = half k + 1/2
  * filter, two frames after half k+1 was written. By then half k is four frames ahead, so the frame that is needed is

@@ -18,7 +18,7 @@
 
 #define PATH_ENTRIES (PROTOTYPES * (PROTOTYPES + 1) / 2)
 #define PATH_ENTRY(i, j) ((j) * ((j) - 1) / 2 + (i))
-#define NO_PATH (-32000)  /* the exponent of 0: below any other, and still 16 bits */
+#define NO_PATH (-32000)  /* exponent of the number 0: smaller than any other, and within 16 bits */
 
 #ifdef CM_COMPACT
 typedef int16_t cm_exponent;

@@ -1,6 +1,6 @@
 /* The state of a stream and its layout in the caller's memory. */
-#ifndef CM_STREAM_H
-#define CM_STREAM_H
+#ifndef CM_STATE_H
+#define CM_STATE_H
 
 #include <string.h>
 

@@ -461,7 +461,7 @@ static void row_gradient_sums(const lanes *g, const lanes *x, const norm *n, con
     }
 }
 
-/* out[i] += or = sum over k of w[i, k] x[k]: rows of T frames. */
+/* out[i] = sum over k of w[i, k] x[k], for rows of T frames. */
 CM_INLINE void rows_map(const real *restrict w, int rows, int inner, int row_stride, int inner_stride,
                         const lanes *restrict x, lanes *restrict out)
 {

@@ -87,7 +87,7 @@ CM_INLINE void wide_add(wide *sum, lanes x)
     sum->part[1] += more.part[1];
 }
 
-/* Sum over the lanes whose `present` is 1, not 0. It adds halves of the lanes in a fixed order. */
+/* Sum over the lanes whose `present` is 1; it is 0 for the others. Halves of the lanes are added in a fixed order. */
 CM_INLINE double wide_sum(wide x, const real *present)
 {
     const wide there = lanes_widen(*(const lanes *)present);

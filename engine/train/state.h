@@ -7,6 +7,7 @@
 #include "../front_end/front_end.h"
 #include "../shared/network.h"
 #include "lanes.h"
+#include "sizes.h"
 #include "train.h"
 
 /* The letters of the equations and of the shapes in comments. */
