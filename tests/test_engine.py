@@ -1,4 +1,4 @@
-"""The C sources: they compile cleanly everywhere we promise, export cm_ symbols only, and pass the sanitizers."""
+"""The C sources compile without warnings, export only symbols that start with cm_, and pass the sanitizers."""
 
 from __future__ import annotations
 
@@ -36,9 +36,7 @@ def test_the_engine_compiles_without_a_warning(repository: Path, tmp_path: Path,
 
 @needs_compiler
 @pytest.mark.parametrize("flags", [["-DCM_COMPACT"], ["-DCM_COMPACT", "-O3"], ["-O2", "-fno-tree-vectorize"]])
-def test_the_engine_for_little_memory_compiles_without_a_warning(
-    repository: Path, tmp_path: Path, flags: list[str]
-) -> None:
+def test_the_compact_build_compiles_without_a_warning(repository: Path, tmp_path: Path, flags: list[str]) -> None:
     source = repository / "engine" / "circlematch.c"
     command = [COMPILER, *STRICT, *flags, "-ffp-contract=off", "-c", str(source), "-o", str(tmp_path / "out.o")]
     result = subprocess.run(command, capture_output=True, text=True)
@@ -319,7 +317,7 @@ int main(void)
 
 @needs_compiler
 def test_the_exponential_keeps_its_stated_error_bound(repository: Path, tmp_path: Path) -> None:
-    """Ten million numbers over the whole range, against the C library in double precision; its parts far beyond it."""
+    """Ten million numbers over the whole range, and its parts beyond it, against the C library in double precision."""
     (tmp_path / "exp.c").write_text(EXP_HARNESS)
     build = [COMPILER, "-std=c99", "-O2", "-ffp-contract=off", f"-I{repository / 'engine'}", str(tmp_path / "exp.c")]
     subprocess.run([*build, "-o", str(tmp_path / "exp"), "-lm"], check=True)

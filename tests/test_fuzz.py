@@ -1,4 +1,4 @@
-"""The fuzzers of tests/fuzz: a short run of each finds nothing, and what is planted in the engine is found."""
+"""The fuzzers of tests/fuzz: a short run of each finds nothing, and finds faults that were planted in the engine."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_a_short_run_finds_nothing(tmp_path: Path, name: str) -> None:
     assert outcome.executions >= RUNS[name]
 
 
-# Harness, file, what stands there, and what is put in its place.
+# Harness, file, the original text, and its replacement.
 PLANTED = {
     "names that do not end": (
         "model",
@@ -74,7 +74,7 @@ PLANTED = {
 @pytest.mark.usefixtures("libfuzzer")
 @pytest.mark.long
 @pytest.mark.parametrize("fault", PLANTED)
-def test_what_is_planted_is_found(tmp_path: Path, fault: str) -> None:
+def test_planted_faults_are_found(tmp_path: Path, fault: str) -> None:
     name, file, stands, planted = PLANTED[fault]
     engine = tmp_path / "engine"
     shutil.copytree(ROOT / "engine", engine)
@@ -86,7 +86,7 @@ def test_what_is_planted_is_found(tmp_path: Path, fault: str) -> None:
     assert outcome.found, f"not in {outcome.executions} executions"
 
 
-def test_the_seeds_that_are_kept_are_those_that_would_be_made_now() -> None:
+def test_the_seeds_are_up_to_date() -> None:
     wanted = fuzz.seeds()
     kept = {path: path.read_bytes() for path in fuzz.SEEDS.rglob("*") if path.is_file()}
     assert kept == wanted, "run `python tests/fuzz/fuzz.py --seeds`"

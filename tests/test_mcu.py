@@ -26,7 +26,7 @@ needs_tools = pytest.mark.skipif(MISSING is not None, reason=str(MISSING))
 
 
 def expect_bars(record: dict[str, Any]) -> None:
-    """DESIGN.md, section 10, for D16 and 12 classes; and on every core the scores of this computer."""
+    """The limits for D16 with 12 classes, and on every core the scores of this computer."""
     assert (record["width"], record["classes"]) == (16, 12)
     m4f = record["cores"]["Cortex-M4F"]
     assert m4f["instructions_per_hop"]["largest"] <= 80_000
@@ -45,7 +45,7 @@ def expect_bars(record: dict[str, Any]) -> None:
 @needs_tools
 @pytest.mark.long
 def test_instructions_memory_and_scores_on_every_core(tmp_path: Path) -> None:
-    """Measured anew; and the record that is kept says the same, where it was made by the same compiler."""
+    """Measures again. The record has the same figures, if it was made with the same compiler."""
     record = mcu.measure(mcu.MODEL, tmp_path)
     expect_bars(record)
     kept = json.loads((mcu.RECORDS / f"{mcu.MODEL}.json").read_text())
@@ -128,11 +128,11 @@ void heard(const char *word, float score)
 
 @needs_tools
 @pytest.mark.long
-def test_the_program_of_the_engines_readme_hears_on_a_board_what_python_hears(tmp_path: Path) -> None:
+def test_the_program_in_the_engines_readme_finds_on_a_board_what_python_finds(tmp_path: Path) -> None:
     (program,) = re.findall(r"```c\n(.*?)```", (mcu.ENGINE / "README.md").read_text(), re.DOTALL)
     (tmp_path / "main.c").write_text(program + MICROPHONE)
     model, samples = load(mcu.MODEL), audio.read(mcu.RECORDING)
-    silence = np.zeros(16_000, np.float32)  # no one calls cm_finish: the last word is told a second later
+    silence = np.zeros(16_000, np.float32)  # the program never calls cm_finish: silence pushes the last hit out
     mcu.write_sources(model, audio.to_int16(np.concatenate((samples, silence))), tmp_path)
     printed = mcu.print_of_board(tmp_path / "main.elf", mcu.CORES["Cortex-M4F"], tmp_path / "main.c")
     assert printed.split("\n")[:-1] == [hit.label for hit in model.spot(samples, 16_000)]
