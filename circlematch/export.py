@@ -26,11 +26,11 @@ WORDS_IN_A_LINE = 8
 NUMBERS_IN_A_LINE = 6
 SEED = 2463534242
 ENGINE = ("circlematch.h", "circlematch.c")  # package data, made by engine/python/amalgamate.py
-SELF_TEST_TOLERANCE = 0.02  # of a score: 16-bit blocks and fused multiply–adds stay within it
+SELF_TEST_TOLERANCE = 0.02  # of a score; 16-bit blocks and fused multiply–add change it by less
 
 
 def self_test_clip() -> npt.NDArray[np.int16]:
-    """One second that every machine can make for itself: random bits, louder and quieter every 50 ms."""
+    """One second of noise whose loudness changes every 50 ms; the exported C code computes the same samples."""
     state, clip = SEED, np.empty(FRONT_END.clip_samples, dtype=np.int16)
     for i in range(clip.size):
         state ^= (state << 13) & 0xFFFFFFFF
@@ -100,7 +100,7 @@ def _to_bundle(model: Model, folder: Path) -> list[Path]:
             "source": card.source,
             "commit": card.commit,
             "version": card.version,
-            "self_test_sound": f"one second, made by circlematch.export.self_test_clip from {SEED}",
+            "self_test_sound": f"one second, computed by circlematch.export.self_test_clip from {SEED}",
             "self_test_scores": [round(float(score), 5) for score in model.engine.clip(self_test_clip()).scores],
         },
     )
@@ -111,7 +111,10 @@ FORMATS = {"c": _to_c, "bundle": _to_bundle}
 
 
 def agreement(model: Model, paths: list[Path]) -> dict[str, Any]:
-    """The written model, read back, against the original in PyTorch on the self-test clip (None without torch)."""
+    """Compare the model in the files with the original, and its scores of the self-test clip with PyTorch's.
+
+    The difference is None without torch.
+    """
     data = _read_back(paths)
     ours = Engine(data).clip(self_test_clip()).scores
     try:
@@ -126,7 +129,7 @@ def agreement(model: Model, paths: list[Path]) -> dict[str, Any]:
 
 
 def _read_back(paths: list[Path]) -> bytes:
-    """The compact model inside the files."""
+    """The compact model in the files."""
     for path in paths:
         if path.suffix == ".cm":
             return path.read_bytes()

@@ -189,12 +189,24 @@ def test_the_command_writes_and_reports(tmp_path: Path, capsys: Capture) -> None
     assert main(["export", "--to", "c", "--out", str(tmp_path)]) == 0
     printed = capsys.readouterr().out
     assert "cm_d16_gsc.c" in printed
-    assert "to compile: cc " in printed
-    assert "differ from PyTorch's by" in printed
+    assert "to compile: cc -O2" in printed
+    assert "unchanged when read back" in printed
+    assert "differ from PyTorch's by at most" in printed
     assert main(["export", "--to", "bundle", "--out", str(tmp_path), "--json"]) == 0
     result = json.loads(capsys.readouterr().out)
     assert result["whole"] is True
     assert [Path(file).name for file in result["files"]] == ["d16-gsc.cm", "d16-gsc.json"]
+
+
+@pytest.mark.parametrize("arguments", [[], ["--json"]])
+def test_a_model_that_reads_back_changed_is_an_error(
+    tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch, arguments: list[str]
+) -> None:
+    changed = {"bytes": 4, "whole": False, "largest_difference": None}
+    monkeypatch.setattr("circlematch.cli.export.agreement", lambda model, paths: changed)
+    assert main(["export", "--to", "bundle", "--out", str(tmp_path), *arguments]) == 1
+    printed = capsys.readouterr().out
+    assert "CHANGED" in printed or '"whole": false' in printed
 
 
 def test_an_export_that_cannot_be_written_leaves_nothing(tmp_path: Path, capsys: Capture) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 from pathlib import Path
 
 from circlematch import pretrained
@@ -21,20 +22,21 @@ def add(commands: Commands) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Write the files, and say how the model in them compares with the original."""
+    """Write the files, and print how the model in them compares with the original."""
     model = pretrained.load(options.model)
     paths = export(model, options.to, options.out)
     found = agreement(model, paths)
     if options.json:
         print_json({"model": model.card.name, "files": [str(path) for path in paths], **found})
-        return 0
+        return int(not found["whole"])
     for path in paths:
         print(f"{path}: {path.stat().st_size:,} bytes")
     difference = found["largest_difference"]
-    compared = "not compared with PyTorch: torch is not installed"
+    compared = "scores were not compared with PyTorch, which is not installed"
     if difference is not None:
-        compared = f"scores of the self-test differ from PyTorch's by {difference:.1e} at most"
-    print(f"{model.card.name}: {found['bytes']:,} bytes as the engine reads it, whole; {compared}")
+        compared = f"the scores of the self-test differ from PyTorch's by at most {difference:.1e}"
+    read_back = "unchanged" if found["whole"] else "CHANGED"
+    print(f"{model.card.name}: {found['bytes']:,} bytes of model, {read_back} when read back; {compared}")
     if sources := [str(path) for path in paths if path.suffix == ".c"]:
-        print(f"to compile: cc -O2 -I{options.out} main.c {' '.join(sources)} -lm")
-    return 0
+        print("to compile:", shlex.join(["cc", "-O2", f"-I{options.out}", "main.c", *sources, "-lm"]))
+    return int(not found["whole"])
