@@ -15,11 +15,11 @@ DEMO   ?= demo
 JOBS   ?= 1
 SECONDS ?= 60
 DATA   ?= $(or $(CIRCLEMATCH_DATA),../data)
-ENGINE := $(wildcard engine/*.c engine/*.h) engine/build.py
+ENGINE := $(wildcard engine/*.[ch] engine/*/*.[ch] engine/*/*.py)
 
 export OMP_NUM_THREADS ?= $(shell nproc 2>/dev/null || sysctl -n hw.ncpu)
 
-.PHONY: help demo test mcu fuzz mutants lint format types tables table report clean
+.PHONY: help demo test test-all mcu fuzz mutants lint format types generated table report clean
 .DEFAULT_GOAL := help
 
 help:
@@ -57,7 +57,8 @@ mutants: $(VENV)/.dev
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/python engine/tables.py --check
+	$(BIN)/python engine/shared/generate.py --check
+	$(BIN)/python engine/python/interface.py --check
 
 types: $(VENV)/.dev
 	$(BIN)/mypy
@@ -66,8 +67,9 @@ format: $(VENV)/.dev
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-tables: $(VENV)/.dev
-	$(BIN)/python engine/tables.py
+generated: $(VENV)/.dev
+	$(BIN)/python engine/shared/generate.py
+	$(BIN)/python engine/python/interface.py
 
 table: $(VENV)/.dev
 	$(BIN)/python experiments/grid.py table1 table2 table1-composite table2-composite --data $(DATA) --jobs $(JOBS)
@@ -79,4 +81,4 @@ report: $(VENV)/.dev
 	$(BIN)/python experiments/report/cards.py
 
 clean:
-	rm -rf $(VENV) $(DEMO) build *.egg-info circlematch/_engine.c circlematch/_engine*.so
+	rm -rf $(VENV) $(DEMO) build *.egg-info circlematch/_engine.c circlematch/_engine*.so circlematch/c

@@ -2,4 +2,4 @@
 
 from setuptools import setup
 
-setup(cffi_modules=["engine/build.py:ffi"])
+setup(cffi_modules=["engine/python/build.py:ffi"])

@@ -1,6 +1,6 @@
 """The compact form of a model, which the C engine reads where it lies: batch norm folded, in the engine's order.
 
-`engine/model.h` draws the form byte by byte.
+`engine/stream/model.h` draws the form byte by byte.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ MAGIC = b"CMCH"
 VERSION = 1  # CM_MODEL_VERSION
 QUAD = 4  # outputs that are computed side by side
 NORM_EPSILON = 1e-5  # of PyTorch's batch norm
-LARGEST_SCALE, LARGEST_POWER = 80.0, 16.0  # of α and 1/τ, as in engine/model.h
+LARGEST_SCALE, LARGEST_POWER = 80.0, 16.0  # of α and 1/τ
 MOST_FILTERS = 16
 FIXED = ("prototypes", "harmonics")  # the engine has these as constants
 

@@ -132,7 +132,7 @@ def ablated(network: Network, ablation: str) -> Network:
     return replace(network, **ABLATIONS[ablation])
 
 
-FASTEST = 4  # the highest speed of a clip: CM_FASTEST of engine/front_end.c
+FASTEST = 4  # highest playback speed of an augmented clip
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,8 @@ or another; the first window that does not makes it a hit, about half a second a
 A keyword that was a hit must fall below the threshold before it can be one again, and no two hits share time: what
 begins before the last hit's end is dropped.
 
-`find_hits` is the definition; engine/detection.h finds the same hits while the recording goes on, and tests hold both
-together.
+`find_hits` is the definition; engine/stream/detection.h finds the same hits while the recording goes on, and tests
+compare the two.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A model in the C engine: clips on all cores, and streams. NumPy in, NumPy out; the GIL is released while it works."""
+"""A model in the C engine, for clips on all cores and for streams. The engine works on NumPy arrays without the GIL."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Samples = npt.NDArray[np.int16] | npt.NDArray[np.float32]
 
 @dataclass(frozen=True)
 class Answer:
-    """What the engine says of one clip; start and end in milliseconds, -1 for background and without prototypes."""
+    """The result for one clip. Start and end are in milliseconds; -1 for a background class, or without prototypes."""
 
     label: int
     scores: npt.NDArray[np.float32]  # (K,), z of Eq. (9)
@@ -33,7 +33,7 @@ class Answer:
 
 @dataclass(frozen=True)
 class RawHit:
-    """A keyword in a stream, as the engine numbers it."""
+    """A keyword in a stream, with the number of its class."""
 
     label: int
     score: float
@@ -45,14 +45,14 @@ class Engine:
     """A compact model (circlematch.compact) that is ready to run. Threads may share it."""
 
     def __init__(self, data: bytes) -> None:
-        self._bytes = np.frombuffer(data, dtype=np.uint8).copy()  # stays where it is while the model is in use
+        self._bytes = np.frombuffer(data, dtype=np.uint8).copy()  # must stay in place while the model is in use
         self.model = ffi.new("cm_model *")
         status = lib.cm_model_open(self.model, ffi.from_buffer(self._bytes), len(data))
         assert status == lib.CM_OK, f"cm_model_open returned {status}"
         self.classes, self.width = int(self.model.classes), int(self.model.width)
 
     def clip(self, samples: Samples) -> Answer:
-        """The first second of a recording at 16 kHz, with silence behind it where it is shorter."""
+        """Classify the first second of a recording at 16 kHz, padded with silence if it is shorter."""
         stream, hit = Stream(self), ffi.new("cm_hit *")
         (lib.cm_clip_i16 if samples.dtype == np.int16 else lib.cm_clip_f32)(
             stream.pointer, _samples(samples), samples.size, hit
@@ -72,7 +72,7 @@ class Engine:
         out = np.empty((len(wanted), self.classes), dtype=np.float32)
 
         def run(piece: slice) -> None:
-            stream = Stream(self)  # named, so that its memory outlives the call
+            stream = Stream(self)  # a variable, so that its memory outlives the call
             lib.cm_score_clips(
                 stream.pointer,
                 ffi.from_buffer("int16_t[]", audio),
@@ -105,7 +105,7 @@ class Engine:
 
 
 class Stream:
-    """One recording that is heard piece by piece. It belongs to one thread at a time."""
+    """A recording that is processed piece by piece. A stream belongs to one thread at a time."""
 
     def __init__(self, engine: Engine, threshold: float | None = None, every_frame: bool = False) -> None:
         self.engine = engine
@@ -116,10 +116,10 @@ class Stream:
         assert status == lib.CM_OK, f"cm_stream_open returned {status}"
         self.pointer: Any = place[0]
         self._hit = ffi.new("cm_hit *")
-        self._seen = -1  # the newest window that `each` was called for
+        self._seen = -1  # the last frame of the newest window that `each` was called for
 
     def push(self, samples: Samples, each: Callable[[], object] | None = None) -> list[RawHit]:
-        """Hear samples at 16 kHz; returns the hits that are certain now. `each` is called after every window."""
+        """Process samples at 16 kHz. Returns the hits that are complete now; calls `each` after every window."""
         function = lib.cm_push_i16 if samples.dtype == np.int16 else lib.cm_push_f32
         given, at, count, hits = _samples(samples), 0, samples.size, []
         while at < count:
@@ -132,7 +132,7 @@ class Stream:
         return hits
 
     def finish(self, each: Callable[[], object] | None = None) -> list[RawHit]:
-        """End the recording; returns the hits that were still open."""
+        """End the recording. Returns the remaining hits; calls `each` after every window."""
         hits = []
         while lib.cm_finish(self.pointer):
             hits += self._hits()
@@ -142,7 +142,7 @@ class Stream:
         return hits + self._hits()
 
     def reset(self) -> None:
-        """Forget all that was heard."""
+        """Begin a new recording."""
         lib.cm_reset(self.pointer)
         self._seen = -1
 
@@ -153,7 +153,7 @@ class Stream:
 
     @property
     def newest(self) -> int:
-        """The number of the last frame of the newest window; -1 where there has been none."""
+        """The number of the last frame of the newest window; -1 before the first window."""
         return int(lib.cm_scores(self.pointer, ffi.NULL, ffi.NULL))
 
     def scores(self) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:

@@ -1,9 +1,13 @@
-"""A model for other programs: as a C array, or as a binary file with a manifest. The C engine reads both."""
+"""A model for other programs: as C source with the engine beside it, or as a binary file with a manifest.
+
+Both hold the compact form that the C engine reads.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import re
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -21,11 +25,12 @@ __all__ = ["FORMATS", "agreement", "export", "self_test_clip"]
 WORDS_IN_A_LINE = 8
 NUMBERS_IN_A_LINE = 6
 SEED = 2463534242
-SELF_TEST_TOLERANCE = 0.02  # of a score: 16-bit blocks and fused multiply–adds stay within it
+ENGINE = ("circlematch.h", "circlematch.c")  # package data, made by engine/python/amalgamate.py
+SELF_TEST_TOLERANCE = 0.02  # of a score; 16-bit blocks and fused multiply–add change it by less
 
 
 def self_test_clip() -> npt.NDArray[np.int16]:
-    """One second that every machine can make for itself: random bits, louder and quieter every 50 ms."""
+    """One second of noise whose loudness changes every 50 ms; the exported C code computes the same samples."""
     state, clip = SEED, np.empty(FRONT_END.clip_samples, dtype=np.int16)
     for i in range(clip.size):
         state ^= (state << 13) & 0xFFFFFFFF
@@ -41,7 +46,8 @@ def export(model: Model, kind: str, folder: Path) -> list[Path]:
 
 
 def _to_c(model: Model, folder: Path) -> list[Path]:
-    """<name>.h and <name>.c: the compact model as an array, and a self-test with the scores it must give."""
+    """The compact model as an array with a self-test, in cm_<name>.h and .c, and the engine beside them."""
+    engine = {file: (resources.files("circlematch") / "c" / file).read_bytes() for file in ENGINE}
     name = _identifier(model.card.name)
     words = np.frombuffer(model.compact, dtype="<u4")
     stream = Stream(model.engine)
@@ -62,11 +68,10 @@ def _to_c(model: Model, folder: Path) -> list[Path]:
         "seed": f"{SEED}u",
         "tolerance": f"{SELF_TEST_TOLERANCE}f",
     }
-    paths = [folder / f"cm_{name}.h", folder / f"cm_{name}.c"]
-    for path, template in zip(paths, (HEADER, SOURCE), strict=True):
-        text = re.sub(r"@(\w+)@", lambda match: values[match[1]], template)
-        write_atomically(path, lambda stream, text=text: stream.write(text.encode()))  # type: ignore[misc]
-    return paths
+    files = engine | {f"cm_{name}.h": _filled(HEADER, values), f"cm_{name}.c": _filled(SOURCE, values)}
+    for file, data in files.items():
+        write_atomically(folder / file, lambda stream, data=data: stream.write(data))  # type: ignore[misc]
+    return [folder / file for file in (f"cm_{name}.h", f"cm_{name}.c", *ENGINE)]
 
 
 def _to_bundle(model: Model, folder: Path) -> list[Path]:
@@ -95,7 +100,7 @@ def _to_bundle(model: Model, folder: Path) -> list[Path]:
             "source": card.source,
             "commit": card.commit,
             "version": card.version,
-            "self_test_sound": f"one second, made by circlematch.export.self_test_clip from {SEED}",
+            "self_test_sound": f"one second, computed by circlematch.export.self_test_clip from {SEED}",
             "self_test_scores": [round(float(score), 5) for score in model.engine.clip(self_test_clip()).scores],
         },
     )
@@ -106,7 +111,10 @@ FORMATS = {"c": _to_c, "bundle": _to_bundle}
 
 
 def agreement(model: Model, paths: list[Path]) -> dict[str, Any]:
-    """The written model, read back, against the original in PyTorch on the self-test clip (None without torch)."""
+    """Compare the model in the files with the original, and its scores of the self-test clip with PyTorch's.
+
+    The difference is None without torch.
+    """
     data = _read_back(paths)
     ours = Engine(data).clip(self_test_clip()).scores
     try:
@@ -121,11 +129,11 @@ def agreement(model: Model, paths: list[Path]) -> dict[str, Any]:
 
 
 def _read_back(paths: list[Path]) -> bytes:
-    """The compact model inside the files."""
+    """The compact model in the files."""
     for path in paths:
         if path.suffix == ".cm":
             return path.read_bytes()
-        if path.suffix == ".c":
+        if path.suffix == ".c" and path.name not in ENGINE:
             words = re.findall(r"0x([0-9a-f]{8})u", path.read_text())
             return np.array([int(word, 16) for word in words], dtype="<u4").tobytes()
     raise AssertionError("an export without a model")
@@ -137,12 +145,23 @@ def _torch_scores(model: Model) -> npt.NDArray[np.float32]:
     return torch_scorer(model.card.network, model.tensors)(self_test_clip())
 
 
+def _filled(template: str, values: dict[str, str]) -> bytes:
+    return re.sub(r"@(\w+)@", lambda match: values[match[1]], template).encode()
+
+
 def _identifier(name: str) -> str:
     return re.sub(r"\W", "_", name, flags=re.ASCII)
 
 
 def _comment(text: str) -> str:
-    return text.replace("*/", "* /")
+    """Any text as part of a C comment: on one line, with nothing in it that ends, opens or continues a comment.
+
+    A backslash or the trigraph for it joins a line with the next, and so could join the two characters that end a
+    comment. Characters that are not printed include those that show text in another order than compilers read it.
+    """
+    line = " ".join(text.split()).replace("\\", "/")
+    line = "".join(character if character.isprintable() else "?" for character in line)
+    return re.sub(r"\*(?=/)|/(?=\*)|\?(?=\?)", r"\g<0> ", line)
 
 
 def _lines(values: list[str], width: int) -> str:
@@ -152,7 +171,7 @@ def _lines(values: list[str], width: int) -> str:
 HEADER = """\
 /* @title@
  * @origin@
- * Made by `circlematch export --to c`. Compile cm_@name@.c and circlematch.c.
+ * Made by `circlematch export --to c`. Compile cm_@name@.c and circlematch.c, which lie beside this file.
  */
 #ifndef @guard@
 #define @guard@
@@ -166,8 +185,8 @@ extern "C" {
 /* The model: cm_model_open(&model, cm_@name@, sizeof cm_@name@). */
 extern const uint32_t cm_@name@[@words@];
 
-/* Hears one second of a made-up sound on a stream of this model, and compares the scores with those that the model gave
- * where it was exported. Returns 1 where all are as they should be. Resets the stream. */
+/* Runs one second of synthetic sound through a stream of this model and compares the scores with those that the model
+ * gave when it was exported. Returns 1 if they agree. Resets the stream. */
 int cm_@name@_self_test(cm_stream *stream);
 
 #ifdef __cplusplus

@@ -15,8 +15,24 @@ from circlematch.errors import AudioError
 
 __all__ = ["LANES", "AugmentPlan", "log_mel", "usable_cores"]
 
-LANES = 16  # most clips that the engine computes side by side (CM_BATCH_LANES)
+LANES = lib.CM_BATCH_LANES  # most clips that the engine computes side by side
 
+
+def _layout(struct: str) -> np.dtype[np.void]:
+    """A C struct of numbers, as the engine declares it, for NumPy."""
+    fields = ffi.typeof(struct).fields
+    types = {"float": np.float32, "int32_t": np.int32, "uint32_t": np.uint32}
+    return np.dtype(
+        {
+            "names": [name for name, _ in fields],
+            "formats": [types[field.type.cname] for _, field in fields],
+            "offsets": [field.offset for _, field in fields],
+            "itemsize": ffi.sizeof(struct),
+        }
+    )
+
+
+AUGMENT = _layout("cm_augment")
 Pictures = npt.NDArray[np.float32]  # (B, F, T)
 
 
@@ -36,14 +52,10 @@ class AugmentPlan:
     speed: npt.NDArray[np.float32] | float = 1.0  # (B,) or the same for all; above 1 is faster
     noise_speed: npt.NDArray[np.float32] | float = 1.0
 
-    _DTYPE = np.dtype(  # cm_augment
-        [("shift", "i4"), ("noise_offset", "u4"), ("noise_gain", "f4"), ("speed", "f4"), ("noise_speed", "f4")]
-    )
-
     def packed(self, samples: int) -> npt.NDArray[np.void]:
         """The engine's array of cm_augment; checks that no clip reads past the end of the pool."""
-        rows = np.empty(self.shift.size, dtype=self._DTYPE)
-        for name in self._DTYPE.fields or ():
+        rows = np.empty(self.shift.size, dtype=AUGMENT)
+        for name in AUGMENT.names or ():
             rows[name] = getattr(self, name)
         if not all(((rows[name] > 0) & (rows[name] <= FASTEST)).all() for name in ("speed", "noise_speed")):
             raise ValueError(f"a speed is not above 0, or above {FASTEST}")
@@ -104,7 +116,8 @@ def _log_mel_piece(
     function = lib.cm_log_mel_i16 if integer else lib.cm_log_mel_f32
     function(
         ffi.from_buffer("int16_t[]" if integer else "float[]", audio),
-        *audio.shape,
+        audio.shape[0],
+        audio.shape[1],
         ffi.NULL if augment is None else ffi.from_buffer("cm_augment[]", augment),
         ffi.NULL if noise is None else ffi.from_buffer("float[]", noise),
         ffi.new("cm_front_end_work *"),

@@ -1,24 +1,26 @@
-/* The streaming engine: samples in, scores and hits out. circlematch.h is its interface, docs/engine.md explains it.
+/* The streaming engine: samples in, scores and hits out. circlematch.h is its interface.
  *
  * samples -> front end -> encoder -> matching -> blocks -> readout -> detection, one frame of 10 ms at a time.
- * Compile this file and nothing else. With CM_COMPACT, everything that is kept for a second is kept in 8 or 16 bits.
+ *
+ * This is the only file to compile. Define CM_COMPACT for microcontrollers: whatever a stream keeps for a second is
+ * then stored in 8 or 16 bits. docs/engine.md explains the algorithm.
  */
 #include "circlematch.h"
 
 #include <string.h>
 
-#include "encoder.h"
-#include "stream.h"
-#include "window.h"
+#include "stream/encoder.h"
+#include "stream/state.h"
+#include "stream/window.h"
 
-/* Where the newest frame of the picture goes: its bands follow one number of padding. */
+/* The place of the newest log-mel frame: one number of padding, then its bands. */
 CM_INLINE float *picture_frame(const cm_stream *stream)
 {
-    return stream->encoder.picture + stream->encoder.fifth * PICTURE_ROWS;
+    return stream->encoder.picture + stream->encoder.fifth * PICTURE_FRAME;
 }
 
-/* A frame of the picture, from the newest samples or as it stands there already, through encoder and head. Returns
- * whether a window ended with it. */
+/* Passes a log-mel frame through encoder and head. The frame is computed from the newest samples, or else it is in its
+ * place already. Returns whether a window ended with it. */
 static int hop(cm_stream *stream, int from_samples)
 {
     const float *first, *second;
@@ -33,7 +35,7 @@ static int hop(cm_stream *stream, int from_samples)
     return there && head_step(stream, first, second);
 }
 
-/* A hop of samples is complete. Returns whether a window ended. */
+/* Processes the frame of a complete hop of samples. Returns whether a window ended. */
 static int next_frame(cm_stream *stream)
 {
     const int scored = hop(stream, 1);
@@ -46,10 +48,10 @@ static int next_frame(cm_stream *stream)
     return scored;
 }
 
-/* A frame of silence behind the recording's end. Returns whether a window ended. */
+/* Processes a frame of silence after the end of the recording. Returns whether a window ended. */
 static int flush_frame(cm_stream *stream)
 {
-    memset(picture_frame(stream), 0, sizeof(float) * PICTURE_ROWS);
+    memset(picture_frame(stream), 0, sizeof(float) * PICTURE_FRAME);
     const int scored = hop(stream, 0);
     stream->flushed++;
     if (scored && !stream->one_clip)
@@ -78,7 +80,7 @@ static cm_sample sample_of_f32(float sample)
 #endif
 }
 
-/* Hears samples of one of the two types up to the end of the next window; returns how many. */
+/* cm_push for either type of sample; the other pointer is NULL. */
 static size_t push(cm_stream *stream, const int16_t *i16, const float *f32, size_t count)
 {
     size_t used = 0;
@@ -112,8 +114,8 @@ size_t cm_push_f32(cm_stream *stream, const float *samples, size_t count)
     return push(stream, NULL, samples, count);
 }
 
-/* The recording with silence up to a whole window and a whole block, and where hits are wanted so much more that a word
- * at its very end is in as many windows as one before; in frames. */
+/* The length in frames of the recording padded with silence: to a whole window and a whole block, and in a stream so
+ * much further that a word at the very end is in as many windows as any other. */
 static int64_t frames_with_silence(const cm_stream *stream)
 {
     const int begun = stream->filled > PAST, in_block = stream->picture_in_block + begun;
@@ -160,7 +162,7 @@ static void clip(cm_stream *stream, const int16_t *i16, const float *f32, size_t
     const size_t length = count < T * CM_HOP ? count : T * CM_HOP;
     cm_reset(stream);
     stream->one_clip = 1;
-    push(stream, i16, f32, length);  /* all of it: the first window ends behind the look-ahead */
+    push(stream, i16, f32, length);  /* takes all of it: the first window ends after the look-ahead */
     while (cm_finish(stream))
         ;
     cm_hit best = { 0, stream->probabilities[0], -1, -1 };

@@ -12,12 +12,14 @@
  *             printf("%s %.2f s\n", cm_label(&model, hit.label), hit.start_ms / 1000.0);
  *     }
  *
- * Memory is the caller's: nothing is allocated, and there is no state outside of what is passed in. The model's bytes
- * must stay where they are while the model is in use, the model while a stream uses it, and the stream's memory until
- * its last call; none needs to be closed. One stream belongs to one thread at a time; several may share a model.
+ * The caller owns all memory: the engine allocates nothing and has no global state. The model's bytes must stay in
+ * place while the model is in use, the model while a stream uses it, and the stream's memory until its last call.
+ * Nothing needs to be closed. A stream belongs to one thread at a time; several streams may share a model.
  *
- * The law of streaming: cut a recording into chunks of any sizes, and the scores are those of encoding the whole
- * recording at once and sliding a window of one second over it. Nothing drifts, however long the stream.
+ * Streaming is exact: however a recording is cut into chunks, the scores equal those of encoding the whole recording
+ * at once and sliding a window of one second over it. Rounding errors do not accumulate in a long stream.
+ *
+ * Copyright The CircleMatch developers. SPDX-License-Identifier: Apache-2.0
  */
 #ifndef CIRCLEMATCH_H
 #define CIRCLEMATCH_H
@@ -34,83 +36,82 @@ extern "C" {
 typedef enum {
     CM_OK = 0,
     CM_ERROR_ALIGNMENT = -1,    /* the model's bytes must begin at a multiple of 4 */
-    CM_ERROR_CUT = -2,          /* fewer bytes than the model says it has, or more */
+    CM_ERROR_CUT = -2,          /* `size` is not the size in the model's header */
     CM_ERROR_NOT_A_MODEL = -3,  /* the bytes do not begin as a model does (or this machine is big-endian) */
     CM_ERROR_VERSION = -4,      /* a model for another version of the engine */
-    CM_ERROR_CHECKSUM = -5,     /* altered on its way */
-    CM_ERROR_DAMAGED = -6,      /* sizes or numbers that no model has */
-    CM_ERROR_UNSUPPORTED = -7,  /* a network, or an option, that this build of the engine does not run */
+    CM_ERROR_CHECKSUM = -5,     /* the bytes have changed since the model was written */
+    CM_ERROR_DAMAGED = -6,      /* sizes or numbers out of range */
+    CM_ERROR_UNSUPPORTED = -7,  /* a network or an option that this build of the engine does not have */
     CM_ERROR_MEMORY = -8,       /* less memory than cm_stream_size asks for */
     CM_ERROR_OPTION = -9        /* an option outside of its range */
 } cm_status;
 
-/* A checked view of a model's bytes. Read what you like; cm_model_open writes it. */
+/* A checked view of a model's bytes, filled by cm_model_open. Read any member, change none. */
 typedef struct {
     int32_t classes;            /* K */
     int32_t width;              /* D */
-    int32_t mean_pooling;       /* 1: no prototypes, and so no start and end within a window */
+    int32_t mean_pooling;       /* 1: no prototypes, so no start and end within a window */
     float threshold;            /* least probability of a hit */
     int32_t channels, groups, group_features, filters;
     float leaky_slope, path_power, magnitude_epsilon, scale;
-    const uint8_t *background;  /* K bytes: 1 for a class that is no keyword */
-    const char *labels;         /* K strings, one behind the other */
+    const uint8_t *background;  /* K bytes: 1 for a class that is not a keyword */
+    const char *labels;         /* K zero-terminated strings, one after another */
     const float *weights;
 } cm_model;
 
-/* How a stream decides; NULL in cm_stream_open stands for { model.threshold, 0 }. */
+/* Options of a stream. NULL in cm_stream_open means { model.threshold, 0 }. */
 typedef struct {
-    float threshold;            /* least probability of a hit, 0 to 1; at 0 anything is one */
-    int32_t every_frame;        /* 1: scores every 10 ms, hits every 100 ms as ever. Not in a build with CM_COMPACT */
+    float threshold;            /* least probability of a hit, 0 to 1 */
+    int32_t every_frame;        /* 1: scores every 10 ms instead of every 100 ms. Not in a build with CM_COMPACT */
 } cm_options;
 
-/* A keyword and where it lies, in milliseconds from the stream's beginning. */
+/* A keyword with its start and end, in milliseconds from the start of the recording. */
 typedef struct {
     int32_t label;              /* number of the class */
-    float score;                /* its probability where it is highest: of a clip, or the mean over 300 ms of a stream */
+    float score;                /* its probability; in a stream the highest mean of three windows */
     int64_t start_ms, end_ms;
 } cm_hit;
 
 typedef struct cm_stream cm_stream;
 
-/* Checks `size` bytes, all of them before any is used, and points `model` into them. */
+/* Checks all `size` bytes of a model before any is used, and points `model` into them. */
 cm_status cm_model_open(cm_model *model, const void *bytes, size_t size);
 
-/* The name of a class, in UTF-8; "" for a number that is none. */
+/* The name of a class, in UTF-8; "" if no class has this number. */
 const char *cm_label(const cm_model *model, int32_t label);
 
-/* Bytes of memory that a stream needs. */
+/* Bytes of memory that a stream of this model needs. */
 size_t cm_stream_size(const cm_model *model);
 
-/* Lays a stream out in `memory`, at any alignment, and points `stream` into it. */
+/* Creates a stream in `memory`, which may have any alignment, and points `stream` to it. */
 cm_status cm_stream_open(cm_stream **stream, const cm_model *model, void *memory, size_t size,
                          const cm_options *options);
 
-/* Forgets all that was heard; the next sample is the first of a new recording. */
+/* Resets a stream: the next sample is the first of a new recording. */
 void cm_reset(cm_stream *stream);
 
-/* Hears samples, up to the end of the next window: returns how many of them, at least one where count is not 0. Call
- * again with the rest. Floats are full scale at 1; NaN counts as 0, and what is beyond a million, or 1 with
- * CM_COMPACT, is cut there.
- * Pushing after the end that cm_finish has made begins a new recording. */
+/* Processes samples up to the end of the next window. Returns how many it took, at least one if count is not 0; call
+ * it again with the rest. Full scale of a float is 1; NaN counts as 0, and values beyond a million, or beyond 1 with
+ * CM_COMPACT, are clipped. A push after cm_finish begins a new recording. */
 size_t cm_push_i16(cm_stream *stream, const int16_t *samples, size_t count);
 size_t cm_push_f32(cm_stream *stream, const float *samples, size_t count);
 
-/* Ends the recording, with silence up to a whole window and a whole 100 ms, and 200 ms more. Returns 1 after each window
- * that this completes, to be called again, and 0 when all is said. */
+/* Ends the recording: pads it with silence to one window at least and to a multiple of 100 ms, then with 200 ms more.
+ * Returns 1 after each window that this completes; call it again until it returns 0. */
 int cm_finish(cm_stream *stream);
 
-/* The newest window: its K scores, Eq. (9), and the probabilities that they mean, each of them or NULL. Returns the
- * number of the window's last frame (10 ms each, from 0), or -1 where there has been no window yet. */
+/* Copies the K scores, Eq. (9), of the newest window and their probabilities; either pointer may be NULL. Returns the
+ * number of the window's last frame (10 ms each, from 0), or -1 before the first window. */
 int64_t cm_scores(const cm_stream *stream, float *scores, float *probabilities);
 
-/* Takes the next hit, if there is one: returns 1 and writes it, else 0. One keyword said once is one hit. It is
- * reported as soon as its probability, the mean over three windows, rises no more; with CM_COMPACT one window later.
- * Take hits after every push: 64 wait (4 with CM_COMPACT), then the oldest are lost. */
+/* Takes the oldest hit: returns 1 and writes it, or returns 0 if there is none. A keyword spoken once is one hit. It is
+ * reported when the mean of its probability over three windows stops rising; with CM_COMPACT one window (100 ms) later.
+ * Take hits after every push: the stream keeps 64 (4 with CM_COMPACT), then drops the oldest. */
 int cm_next_hit(cm_stream *stream, cm_hit *hit);
 
-/* One clip: the first second of `samples`, with silence behind it where there are fewer. Resets the stream, leaves
- * the scores to cm_scores, and writes the most probable class; start and end are -1 where the class is no keyword or
- * the network has no prototypes. */
+/* Classifies one clip: the first second of `samples`, padded with silence if it is shorter. Resets the stream and
+ * writes the most probable class; cm_scores then gives all scores. Start and end are -1 if the class is not a keyword
+ * or the network has no prototypes. */
 void cm_clip_i16(cm_stream *stream, const int16_t *samples, size_t count, cm_hit *answer);
 void cm_clip_f32(cm_stream *stream, const float *samples, size_t count, cm_hit *answer);
 

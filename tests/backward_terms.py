@@ -21,7 +21,7 @@ TERMS: dict[str, dict[str, list[str]]] = {
             "return (lanes)(((lane_bits)x & SIGN_BIT) ^ (lane_bits)half) + «(1 + slope) / 2»",
         ],
     },
-    "train_head.h": {
+    "head.h": {
         "frames_backward": [
             "along[t] += «frames[d * T + t] * g[d * T + t]»",
             "const lanes y = «x[d * T + t] * n->scale[d]» + «n->shift[d]»",
@@ -67,12 +67,12 @@ TERMS: dict[str, dict[str, list[str]]] = {
             " * lanes_sum((sum[i][0] + sum[i][1]) + (sum[i][2] + sum[i][3]), present)»",
         ],
     },
-    "train_encoder.h": {
+    "encoder.h": {
         "bands_pair_backward": [
-            "value[i] += «from[o * T + j] * weights[i * next + o * stride] when outputs == BAND_OUT»",
+            "value[i] += «from[o * T + j] * weights[i * next + o * stride] when outputs == BAND_FEATURES»",
             "value[i] += «from[o * T + j] * weights[i * next + o * stride] when outputs == FEATURES»",
-            "sum[i * BAND_OUT + o] += «from[o * T + j] * y[i * TILE + j] when outputs == BAND_OUT»",
-            "sum[i * BAND_OUT + o] += «from[o * T + j] * y[i * TILE + j] when outputs == FEATURES»",
+            "sum[i * BAND_FEATURES + o] += «from[o * T + j] * y[i * TILE + j] when outputs == BAND_FEATURES»",
+            "sum[i * BAND_FEATURES + o] += «from[o * T + j] * y[i * TILE + j] when outputs == FEATURES»",
         ],
         "pointwise_pair_backward": [
             "g[i * TILE + j] *= «leaky_slope(y[i * TILE + j], slope)»",
@@ -87,7 +87,7 @@ TERMS: dict[str, dict[str, list[str]]] = {
         ],
         "activation_backward": [
             "lanes value = «g[j]» - «offset[c]»",
-            "value -= «tile[(k - c) * TILE + j] * lean[c * C + k]»",
+            "value -= «tile[(k - c) * TILE + j] * factor[c * C + k]»",
             "g[j] = «value * leaky_slope(tile[j], slope)»",
             "total += «g[j]»",
             "product += «g[j]» * («x[j]» - «n->mean[c]»)",
@@ -97,7 +97,8 @@ TERMS: dict[str, dict[str, list[str]]] = {
             "weight_sums[c] = «wide_sum(products[c], present) * (double)n->inverse_sd[c]»",
         ],
         "depthwise_and_conv_backward": [
-            "to[j] = «g[tiled(c, r, t0) + j] * n->scale[c]» - «n->offset[c]» - «raw[tiled(c, r, t0) + j] * n->lean[c]»",
+            "to[j] = «g[tiled(c, r, t0) + j] * n->scale[c]» - «n->offset[c]»"
+            " - «raw[tiled(c, r, t0) + j] * n->factor[c]»",
             "kernel_sums[a * 3 + b] += «here[t] * above[a * PLANE_FRAMES + t + b]»",
             "value += «around[(2 - a) * PLANE_FRAMES + t + 2 - b] * w[a * 3 + b]»",
             "value *= «leaky_slope(y[t], slope)»",
@@ -122,7 +123,7 @@ TERMS: dict[str, dict[str, list[str]]] = {
             "w[i * inner + k] = «factor * lanes_sum(lanes_dot(g + i * T, x + k * T, T), present)»",
         ],
         "rows_norm_backward": [
-            "g[i * T + t] = «g[i * T + t] * n->scale[i]» - «n->offset[i]» - «x[i * T + t] * n->lean[i]»",
+            "g[i * T + t] = «g[i * T + t] * n->scale[i]» - «n->offset[i]» - «x[i * T + t] * n->factor[i]»",
         ],
         "taps": [
             "sum += «row[t + step * (b - reach)] * w[i * TAPS + b] when step < 0»",
@@ -135,14 +136,14 @@ TERMS: dict[str, dict[str, list[str]]] = {
             "w[i * TAPS + b] = «lanes_sum(sum[b], present)»",
         ],
     },
-    "train_step.h": {
+    "step.h": {
         "gathered": [
             "sums[j] += «train->chunks[i].partial[at + j] when at >= train->gradient && at < train->loss»",
         ],
         "norm_backward_from": [
-            "const double lean = «(double)n->scale[i] * weight_sums[i] / n->count * n->inverse_sd[i]»",
-            "n->lean[i] = «(real)lean»",
-            "n->offset[i] = (real)(«n->scale[i] * bias_sums[i] / n->count» - «lean * n->mean[i]»)",
+            "const double factor = «(double)n->scale[i] * weight_sums[i] / n->count * n->inverse_sd[i]»",
+            "n->factor[i] = «(real)factor»",
+            "n->offset[i] = (real)(«n->scale[i] * bias_sums[i] / n->count» - «factor * n->mean[i]»)",
         ],
         "norm_backward_of_map": [
             "sum += «w[i * inner + a] * products[i * inner + a] when inner == C»",
@@ -156,9 +157,9 @@ TERMS: dict[str, dict[str, list[str]]] = {
             "through += «w[i * inner + b] * second[b * inner + a] when inner == C»",
             "through += «w[i * inner + b] * second[b * inner + a] when inner == PATCH»",
             "products[i * inner + a] = «n->scale[i] * products[i * inner + a] when inner == C»"
-            " - «n->offset[i] * sums[a] when inner == C» - «n->lean[i] * through when inner == C»",
+            " - «n->offset[i] * sums[a] when inner == C» - «n->factor[i] * through when inner == C»",
             "products[i * inner + a] = «n->scale[i] * products[i * inner + a] when inner == PATCH»"
-            " - «n->offset[i] * sums[a] when inner == PATCH» - «n->lean[i] * through when inner == PATCH»",
+            " - «n->offset[i] * sums[a] when inner == PATCH» - «n->factor[i] * through when inner == PATCH»",
         ],
         "forward_scores": [
             "worker->along[k] = «lanes_dot(derivative, worker->responses, M * T)»",
@@ -203,7 +204,7 @@ TERMS: dict[str, dict[str, list[str]]] = {
         ],
         "learn_backward": [
             "offset += «(double)w[d * C + a] * pointwise->offset[d]»",
-            "lean += «(double)w[d * C + a] * pointwise->lean[d] * w[d * C + b]»",
+            "factor += «(double)w[d * C + a] * pointwise->factor[d] * w[d * C + b]»",
         ],
         "finish_gradients": [
             "gradient[j] += «train->chunks[i].partial[train->gradient + j]»",
@@ -286,12 +287,12 @@ OTHER_FUNCTIONS = {
         lanes_of lanes_abs lanes_select lanes_widen wide_add wide_sum lanes_sum lanes_total leaky lanes_exp
         lanes_sqrt lanes_log lanes_hash hash_word
     """,
-    "train_head.h": "frames_forward responses ordered_path",
-    "train_encoder.h": """
+    "head.h": "frames_forward responses ordered_path",
+    "encoder.h": """
         conv_plane lag_products met_by_tap patch_moments tiled depthwise_plane foresee depthwise_activation
         activation_moments band_weights pointwise_pair pointwise_and_bands row_moments rows_activate
     """,
-    "train_step.h": """
+    "step.h": """
         meet norm_set norm_forward norm_forward_of_map norm_backward fold chunk_begin forward_depthwise forward_bands
         forward_fuse forward_filter_taps forward_filter_map dropout_lanes band_features features_moments
         pooled_scores backward_features backward_bands
@@ -347,7 +348,9 @@ def mutants() -> list[Mutant]:
 
 def functions(text: str) -> dict[str, str]:
     """The functions of a C file by name."""
-    found = re.finditer(r"^(?:static|LANED)\s[^;={}]*?(\w+)\([^;{}]*\)\n\{\n.*?^\}$", text, re.MULTILINE | re.DOTALL)
+    found = re.finditer(
+        r"^(?:static|CM_INLINE)\s[^;={}]*?(\w+)\([^;{}]*\)\n\{\n.*?^\}$", text, re.MULTILINE | re.DOTALL
+    )
     return {match[1]: match[0] for match in found}
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 import shutil
 import subprocess
 from collections.abc import Sequence
@@ -27,6 +28,7 @@ from circlematch.parameters import buffer_shapes, parameter_shapes
 from circlematch.training.native_step import _config
 
 REPOSITORY = Path(__file__).resolve().parent.parent
+ENGINE = REPOSITORY / "engine"
 COMPILER = os.environ.get("CC") or shutil.which("cc") or shutil.which("gcc") or ""
 SEED = 12345
 FRAMES = FRONT_END.clip_frames
@@ -65,9 +67,9 @@ class Engine:
 
 
 @cache
-def declarations() -> Any:
-    """engine/build.py as a module: it knows the sources and what they declare."""
-    return load_script("engine/build.py")
+def interface() -> Any:
+    """engine/python/interface.py as a module: it reads what the headers declare."""
+    return load_script("engine/python/interface.py")
 
 
 def compiled(real: str, sources: Sequence[Path], library: Path, flags: Sequence[str]) -> Engine:
@@ -75,27 +77,26 @@ def compiled(real: str, sources: Sequence[Path], library: Path, flags: Sequence[
     define = ["-DCM_REAL=double"] if real == "double" else []
     flags = ["-std=c99", "-ffp-contract=off", "-Wno-psabi", "-shared", "-fPIC", *flags, *define]
     subprocess.run([COMPILER, *flags, *map(str, sources), "-o", str(library), "-lm", "-pthread"], check=True)
-    ffi, build = FFI(), declarations()
-    ffi.cdef(build.FRONT_END.replace("typedef struct { ...; } cm_front_end_work;", "typedef void cm_front_end_work;"))
-    ffi.cdef(build.TRAIN.replace("real", real))
+    ffi, headers = FFI(), interface()
+    ffi.cdef(headers.declarations(*headers.FRONT_END, *headers.TRAIN, real=real))
+    train = headers.declarations(*headers.TRAIN, real=real)
     for name in ("size", "open", "learn", "dropout"):
-        (declared,) = [line for line in build.TRAIN.splitlines() if f"cm_train_{name}(" in line]
+        (declared,) = re.findall(rf"^.*\bcm_train_{name}\([^;]*;", train, re.MULTILINE)
         for level in LEVELS:
-            ffi.cdef(declared.replace(f"cm_train_{name}(", f"cm_train_{name}_{level}(").replace("real", real))
+            ffi.cdef(declared.replace(f"cm_train_{name}(", f"cm_train_{name}_{level}("))
     return Engine(real, ffi, ffi.dlopen(str(library)))
 
 
 @cache
 def engine(real: str, folder: Path) -> Engine:
     """All levels of the step, as they are shipped."""
-    build = declarations()
-    sources = [REPOSITORY / source for source in build.FRONT_END_SOURCES + build.TRAIN_SOURCES]
+    sources = [*sorted((ENGINE / "front_end").glob("*.c")), *sorted((ENGINE / "train").glob("*.c"))]
     return compiled(real, sources, folder / f"train_{real}.so", ["-O2"])
 
 
 def base_alone(folder: Path, lanes: int) -> Engine:
     """The level for any processor in double precision, with another number of examples side by side."""
-    sources = [REPOSITORY / "engine" / f"{name}.c" for name in ("front_end", "train", "train_base")]
+    sources = [ENGINE / f"{name}.c" for name in ("front_end/front_end", "train/train", "train/base")]
     return compiled("double", sources, folder / f"lanes{lanes}.so", ["-O1", "-DCM_BASE_ONLY", f"-DLANES={lanes}"])
 
 

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from cffi import FFI
-from gradients import COMPILER, REPOSITORY, declarations
+from gradients import COMPILER, REPOSITORY, interface
 
 from circlematch.compact import compact
 from circlematch.config import Network, ablated
@@ -45,7 +45,7 @@ static void tap(int stage, const float *values, size_t count)
     here->used += count;
 }
 #define CM_TAP(stage, frame, values, count) ((void)(frame), tap(stage, values, (size_t)(count)))
-#include "binding.c"
+#include "python/binding.c"
 
 void set_sink(int stage, float *to, size_t room)
 {
@@ -159,7 +159,7 @@ def engine(folder: Path, *flags: str) -> Engine:
         [COMPILER, *options, f"-I{REPOSITORY / 'engine'}", str(source), "-o", str(library), "-lm"], check=True
     )
     ffi = FFI()
-    ffi.cdef(declarations().ENGINE + DECLARED)
+    ffi.cdef(interface().declarations(*interface().STREAM) + DECLARED)
     return Engine(ffi, ffi.dlopen(str(library)))
 
 

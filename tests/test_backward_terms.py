@@ -42,11 +42,11 @@ TRIED = [
 def unchanged(tmp_path_factory: pytest.TempPathFactory) -> tuple[Engine, list[Path]]:
     """The step as it is, and the objects that it shares with all mutants."""
     folder, objects = tmp_path_factory.mktemp("unchanged"), []
-    for name in ("front_end", "train"):
-        objects.append(folder / f"{name}.o")
+    for name in ("front_end/front_end", "train/train"):
+        objects.append(folder / f"{Path(name).name}.o")
         compile_ = [COMPILER, "-std=c99", "-fPIC", "-Wno-psabi", *FLAGS, "-DCM_REAL=double", "-c"]
         subprocess.run([*compile_, str(ENGINE / f"{name}.c"), "-o", str(objects[-1])], check=True)
-    step = ENGINE / "train_base.c"
+    step = ENGINE / "train" / "base.c"
     return compiled("double", [step, *objects], folder / "unchanged.so", FLAGS), objects
 
 
@@ -59,6 +59,7 @@ def test_without_a_change_there_is_no_difference(unchanged: tuple[Engine, list[P
 
 
 @needs_compiler
+@pytest.mark.long
 @pytest.mark.parametrize("mutant", TRIED)
 def test_a_term_that_is_one_percent_too_large_is_noticed(
     unchanged: tuple[Engine, list[Path]], tmp_path: Path, mutant: Mutant
@@ -66,8 +67,8 @@ def test_a_term_that_is_one_percent_too_large_is_noticed(
     original, objects = unchanged
     folder = tmp_path / "engine"
     shutil.copytree(ENGINE, folder, ignore=shutil.ignore_patterns("*.py", "__pycache__"))
-    (folder / mutant.file).write_text(mutant.source(ENGINE))
-    built = compiled("double", [folder / "train_base.c", *objects], tmp_path / "mutant.so", FLAGS)
+    (folder / "train" / mutant.file).write_text(mutant.source(ENGINE / "train"))
+    built = compiled("double", [folder / "train" / "base.c", *objects], tmp_path / "mutant.so", FLAGS)
     noticed = []
     for case in CASES:
         if mutant.function in OF_THE_STEP:
@@ -83,14 +84,14 @@ def test_a_term_that_is_one_percent_too_large_is_noticed(
 
 def test_every_term_stands_once_in_its_function() -> None:
     for mutant in mutants():
-        body = functions((ENGINE / mutant.file).read_text())[mutant.function]
+        body = functions((ENGINE / "train" / mutant.file).read_text())[mutant.function]
         assert len(pattern(mutant.statement).findall(body)) == 1, mutant
 
 
 @pytest.mark.parametrize("file", TERMS)
 def test_every_computation_on_the_way_back_is_listed(file: str) -> None:
     """A new function, or a new statement in a function of the backward pass, must be put on one of the lists."""
-    found = functions((ENGINE / file).read_text())
+    found = functions((ENGINE / "train" / file).read_text())
     assert found.keys() == TERMS[file].keys() | set(OTHER_FUNCTIONS[file].split())
     for function, statements in TERMS[file].items():
         known = [*map(unmarked, statements), *FORWARD_STATEMENTS.get(function, [])]

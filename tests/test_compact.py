@@ -35,7 +35,7 @@ def opened(data: bytes, offset: int = 0) -> int:
 
 
 def altered(data: bytes, field: str, value: int | float, whole: bool = True) -> bytes:
-    """One field of the header changed, and the checksum made to match."""
+    """The model with one field of the header changed and a correct checksum."""
     words = bytearray(data)
     kind = "<f4" if isinstance(value, float) else "<u4"
     at = WORD * FIELDS.index(field)
@@ -120,7 +120,7 @@ def test_any_altered_bit_is_noticed(data: bytes, at: int, bit: int) -> None:
         ("names", 4, "DAMAGED"),
     ],
 )
-def test_a_header_that_no_model_has_is_refused(data: bytes, field: str, value: int | float, status: str) -> None:
+def test_a_header_out_of_range_is_refused(data: bytes, field: str, value: int | float, status: str) -> None:
     assert opened(altered(data, field, value)) == getattr(lib, f"CM_ERROR_{status}")
 
 
@@ -142,14 +142,14 @@ def test_names_without_an_end_are_refused(data: bytes) -> None:
 
 @settings(max_examples=300, deadline=None)
 @given(st.binary(max_size=400))
-def test_any_bytes_are_survived(noise: bytes) -> None:
+def test_random_bytes_are_refused(noise: bytes) -> None:
     assert opened(noise) != lib.CM_OK
 
 
 @settings(max_examples=150, deadline=None)
 @given(changes=st.lists(st.tuples(st.integers(16, 10**6), st.integers(0, 255)), min_size=1, max_size=6))
 def test_a_forged_model_with_the_right_checksum_is_refused_or_runs(data: bytes, changes: list[tuple[int, int]]) -> None:
-    """Any weights at all: the stream must stay within its memory, and come back to silence without a crash."""
+    """With any weights the stream must stay within its memory."""
     forged = bytearray(data)
     for at, value in changes:
         forged[at % (len(data) - 16) + 16] = value
@@ -229,8 +229,8 @@ def test_memory_and_options_are_checked(data: bytes) -> None:
         assert (place[0] == ffi.NULL) == (status != "OK")
 
 
-def test_the_form_is_the_one_that_the_header_draws(repository: Path) -> None:
-    """The version in Python, in C and in the drawing are one."""
+def test_the_version_and_the_sizes_are_those_of_the_header(repository: Path) -> None:
+    """Python, C and the description in C agree."""
     assert "#define CM_MODEL_VERSION 1" in (repository / "engine" / "circlematch.h").read_text()
     data = subject(4, 3).data
     assert data[:4] == b"CMCH"

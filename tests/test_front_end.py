@@ -180,18 +180,18 @@ def test_the_gil_is_released_while_the_engine_works() -> None:
 
 
 def test_the_tables_in_c_are_those_that_the_configuration_gives(repository: Path) -> None:
-    command = [sys.executable, "engine/tables.py", "--check"]
+    command = [sys.executable, "engine/shared/generate.py", "--check"]
     assert subprocess.run(command, cwd=repository).returncode == 0
 
 
 EVERY_WIDTH = """
 #define CM_BASE_ONLY
-#include "front_end.c"
+#include "front_end/front_end.c"
 #define CM_LANES 8
-#include "front_end_lanes.h"
+#include "front_end/frame_lanes.h"
 #undef CM_LANES
 #define CM_LANES 16
-#include "front_end_lanes.h"
+#include "front_end/frame_lanes.h"
 
 /* Sixteen clips, `width` of them at a time. */
 void pictures(int width, const int16_t *i16, int64_t samples, const cm_augment *augment, const float *noise, float *out)
@@ -246,7 +246,7 @@ def test_any_number_of_clips_side_by_side_gives_the_same_bits(tmp_path: Path) ->
 @pytest.mark.skipif(platform.machine() not in ("x86_64", "AMD64"), reason="the levels are those of x86-64")
 @pytest.mark.parametrize("flags", ["-march=haswell", "-march=skylake-avx512", "-march=nocona -mtune=haswell"])
 def test_the_front_end_compiles_for_whatever_processor_the_user_asks(tmp_path: Path, flags: str) -> None:
-    for source in ("front_end", "front_end_v3", "front_end_v4"):
+    for source in ("front_end", "v3", "v4"):
         build = [COMPILER, *flags.split(), "-std=c99", "-O1", "-Wno-psabi", "-c"]
-        given = [str(REPOSITORY / "engine" / f"{source}.c"), "-o", str(tmp_path / "out.o")]
+        given = [str(REPOSITORY / "engine" / "front_end" / f"{source}.c"), "-o", str(tmp_path / "out.o")]
         assert subprocess.run([*build, *given]).returncode == 0, source

@@ -1,4 +1,4 @@
-"""The fuzzers of tests/fuzz: a short run of each finds nothing, and what is planted in the engine is found."""
+"""The fuzzers of tests/fuzz: a short run of each finds nothing, and finds faults that were planted in the engine."""
 
 from __future__ import annotations
 
@@ -31,6 +31,7 @@ def libfuzzer() -> None:
 
 
 @pytest.mark.usefixtures("libfuzzer")
+@pytest.mark.long
 @pytest.mark.parametrize("name", fuzz.HARNESSES)
 def test_a_short_run_finds_nothing(tmp_path: Path, name: str) -> None:
     fuzz.build(name, tmp_path / name)
@@ -39,10 +40,15 @@ def test_a_short_run_finds_nothing(tmp_path: Path, name: str) -> None:
     assert outcome.executions >= RUNS[name]
 
 
-# Harness, file, what stands there, and what is put in its place.
+# Harness, file, the original text, and its replacement.
 PLANTED = {
-    "names that do not end": ("model", "model.h", "if (at++ >= size || names[k] > 1)", "if (at++, names[k] > 1)"),
-    "weights that are not there": ("model", "model.h", "count * sizeof(float) != size - at || ", ""),
+    "names that do not end": (
+        "model",
+        "stream/model.h",
+        "if (at++ >= size || names[k] > 1)",
+        "if (at++, names[k] > 1)",
+    ),
+    "weights that are not there": ("model", "stream/model.h", "count * sizeof(float) != size - at || ", ""),
     "a sample that chunks lose": ("stream", "circlematch.c", "used += taken;", "used += taken + (taken % 97 == 96);"),
     "a hit that chunks lose": (
         "stream-compact",
@@ -50,10 +56,15 @@ PLANTED = {
         "if (stream->filled == CM_WINDOW && next_frame(stream))",
         "if (stream->filled == CM_WINDOW && next_frame(stream) && (taken > 80 || !(stream->detection.count = 0)))",
     ),
-    "a frame too few": ("stream-compact", "stream.h", "PLACE(kept, T * n->frame)", "PLACE(kept, (T - 1) * n->frame)"),
+    "a frame too few": (
+        "stream-compact",
+        "stream/state.h",
+        "PLACE(kept, T * n->frame)",
+        "PLACE(kept, (T - 1) * n->frame)",
+    ),
     "a reset that leaves samples": (
         "stream",
-        "stream.h",
+        "stream/state.h",
         "stream->filled = PAST;",
         "if (stream->filled < PAST) stream->filled = PAST;",
     ),
@@ -61,8 +72,9 @@ PLANTED = {
 
 
 @pytest.mark.usefixtures("libfuzzer")
+@pytest.mark.long
 @pytest.mark.parametrize("fault", PLANTED)
-def test_what_is_planted_is_found(tmp_path: Path, fault: str) -> None:
+def test_planted_faults_are_found(tmp_path: Path, fault: str) -> None:
     name, file, stands, planted = PLANTED[fault]
     engine = tmp_path / "engine"
     shutil.copytree(ROOT / "engine", engine)
@@ -74,7 +86,7 @@ def test_what_is_planted_is_found(tmp_path: Path, fault: str) -> None:
     assert outcome.found, f"not in {outcome.executions} executions"
 
 
-def test_the_seeds_that_are_kept_are_those_that_would_be_made_now() -> None:
+def test_the_seeds_are_up_to_date() -> None:
     wanted = fuzz.seeds()
     kept = {path: path.read_bytes() for path in fuzz.SEEDS.rglob("*") if path.is_file()}
     assert kept == wanted, "run `python tests/fuzz/fuzz.py --seeds`"

@@ -11,6 +11,7 @@ import pytest
 from gradients import COMPILER, REPOSITORY, needs_compiler
 
 ENGINE = REPOSITORY / "engine"
+pytestmark = [needs_compiler, pytest.mark.long]
 
 HARNESS = r"""
 #define _POSIX_C_SOURCE 200112L  /* posix_memalign */
@@ -19,7 +20,7 @@ HARNESS = r"""
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include "train.h"
+#include "train/train.h"
 
 #define SAMPLES (CM_HOP * 100)
 #define CLIPS 5
@@ -35,7 +36,7 @@ static void *memory_of(size_t bytes, size_t beside)
     return p;
 }
 
-#ifdef APART  /* train_memory.h is changed to ask here for each of its arrays */
+#ifdef APART  /* train/memory.h is changed to ask here for each of its arrays */
 static void *kept[4096];
 static int kept_count;
 
@@ -205,8 +206,9 @@ def harness(folder: Path, sanitizer: str, engine: Path, flags: list[str], levels
     """The harness with the training sources of some levels."""
     program = folder / "harness"
     (folder / "harness.c").write_text(HARNESS)
-    front_ends = ["front_end", *(f"front_end_{level}" for level in levels if level != "base")]
-    sources = [engine / f"{name}.c" for name in (*front_ends, "train", *(f"train_{level}" for level in levels))]
+    front_ends = ["front_end", *(level for level in levels if level != "base")]
+    sources = [engine / "front_end" / f"{name}.c" for name in front_ends]
+    sources += [engine / "train" / f"{name}.c" for name in ("train", *levels)]
     build = [
         *(COMPILER, "-std=c99", "-g", "-Wno-psabi", f"-fsanitize={sanitizer}", "-fno-sanitize-recover=all"),
         *(*flags, f"-I{engine}", str(folder / "harness.c"), *map(str, sources), "-o", str(program), "-lm", "-pthread"),
@@ -225,25 +227,24 @@ def expect_clean(program: Path) -> None:
     assert (result.returncode, result.stdout) == (0, "clean\n"), result.stderr[-5000:]
 
 
-@needs_compiler
 def test_no_array_of_the_training_step_is_overrun(tmp_path: Path) -> None:
     """Each array becomes an allocation of its own, so that one number too far in any of them is seen."""
     engine = tmp_path / "engine"
     shutil.copytree(ENGINE, engine)
-    text = (engine / "train_memory.h").read_text()
+    text = (engine / "train" / "memory.h").read_text()
     in_the_block, alone = "arena->real_block ? (void *)arena->at : NULL", "arena->real_block ? apart(bytes) : NULL"
     assert text.count(in_the_block) == 1
-    (engine / "train_memory.h").write_text("void *apart(__SIZE_TYPE__ bytes);\n" + text.replace(in_the_block, alone))
+    (engine / "train" / "memory.h").write_text(
+        "void *apart(__SIZE_TYPE__ bytes);\n" + text.replace(in_the_block, alone)
+    )
     expect_clean(harness(tmp_path, "address,undefined", engine, ["-DAPART", "-DCM_BASE_ONLY"], ("base",)))
 
 
-@needs_compiler
 @pytest.mark.skipif(platform.machine() not in ("x86_64", "AMD64"), reason="one level only on this processor")
 def test_the_training_step_is_clean_in_a_block_of_the_size_it_asks_for(tmp_path: Path) -> None:
     """As it is shipped: the level that suits this processor, everything in one block."""
     expect_clean(harness(tmp_path, "address,undefined", ENGINE, [], ("base", "v3", "v4")))
 
 
-@needs_compiler
 def test_threads_of_the_training_step_do_not_race(tmp_path: Path) -> None:
     expect_clean(harness(tmp_path, "thread", ENGINE, ["-O1", "-DTHREADED_ONLY", "-DCM_BASE_ONLY"], ("base",)))

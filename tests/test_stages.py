@@ -37,7 +37,7 @@ def recording(seconds: float = 1.0, seed: int = 0) -> npt.NDArray[np.float32]:
 
 
 def engine_stages(built: Engine, what: Subject, samples: npt.NDArray[np.float32]) -> dict[str, npt.NDArray[np.float32]]:
-    """What the engine says at its taps, over one second, without the padding to quads."""
+    """What the engine computes at its taps over one second, without the padding to quads."""
     stream = Stream(built, what.data)
     sinks = {stage: np.zeros(4_000_000, np.float32) for stage in STAGES}
     for number, stage in enumerate(STAGES):
@@ -138,7 +138,7 @@ def test_every_ablation_equals_pytorch(folder: Path, ablation: str, width: int) 
     ],
     ids=str,
 )
-def test_every_shape_that_the_form_can_say_equals_pytorch(folder: Path, changes: dict[str, float]) -> None:
+def test_every_shape_of_the_compact_form_equals_pytorch(folder: Path, changes: dict[str, float]) -> None:
     errors = stage_errors(engine(folder), subject(8, 5, **changes))
     assert max(errors.values()) < TOLERANCE, errors
 
@@ -167,7 +167,7 @@ STAGE_OF = {  # the first stage that sees a tensor
 
 
 @pytest.mark.parametrize("name", parameter_shapes(subject().network))
-def test_a_tensor_of_which_one_number_is_one_per_cent_off_is_noticed(folder: Path, name: str) -> None:
+def test_one_number_of_a_tensor_that_is_one_per_cent_too_large_is_noticed(folder: Path, name: str) -> None:
     """PyTorch keeps the right number, the engine gets the wrong one: the stage that uses it must differ."""
     right, wrong = subject(seed=1), subject(seed=1)
     tensor = wrong.tensors[name].reshape(-1)

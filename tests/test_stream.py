@@ -104,7 +104,7 @@ def test_on_request_there_is_a_window_with_every_frame(
     np.testing.assert_allclose(scores, expected, atol=TOLERANCE, rtol=0)
 
 
-def test_windows_of_blocks_are_those_of_frames_to_the_last_bit(folder: Path) -> None:
+def test_windows_of_blocks_and_windows_at_every_frame_have_the_same_bits(folder: Path) -> None:
     what, samples = network_of(8, 5)[0], noise(50_000, 3)
     every = Stream(engine(folder), what.data, every_frame=True).whole([samples])
     blocks = Stream(engine(folder), what.data).whole([samples])
@@ -118,7 +118,7 @@ def test_chunks_do_not_change_a_bit(folder: Path) -> None:
         np.testing.assert_array_equal(stream.whole(cut(samples, sizes)), whole)
 
 
-def test_without_vectors_not_a_bit_is_different(folder: Path) -> None:
+def test_without_vectors_the_bits_are_the_same(folder: Path) -> None:
     """What a processor without vectors of four compiles, compiled here: the other transform, quads of four floats."""
     what, samples = network_of(16, 12)[0], noise(50_000, 4)
     plain = engine(folder, "-U__SSE2__", "-U__aarch64__")
@@ -136,7 +136,7 @@ def test_a_window_ends_with_every_tenth_frame_from_the_hundredth_on(folder: Path
         assert stream.ends == list(range(99, frames, 10))
 
 
-def test_after_a_reset_nothing_is_left_of_what_was_heard(folder: Path) -> None:
+def test_after_a_reset_earlier_samples_have_no_effect(folder: Path) -> None:
     stream, samples = Stream(engine(folder), network_of(8, 5)[0].data), noise(30_000, 1)
     first = stream.whole([samples])
     stream.push(noise(23_456, 2))
@@ -172,7 +172,7 @@ def test_a_clip_is_its_first_second_with_silence_behind_it(folder: Path, length:
 
 
 def test_a_day_of_audio_does_not_drift(folder: Path) -> None:
-    """86,400 seconds, a minute of noise again and again, then twenty of another, held to the definition."""
+    """A minute of noise repeated for 86,400 seconds, then twenty seconds of other noise, against the definition."""
     what, network = network_of(4, 2)
     stream = Stream(engine(folder), what.data)
     ffi, lib = stream.engine.ffi, stream.engine.lib
@@ -196,7 +196,7 @@ def test_a_day_of_audio_does_not_drift(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, 3e38, -1e30, 1e-42])
-def test_samples_that_are_no_sound_are_survived_and_forgotten(folder: Path, value: float) -> None:
+def test_samples_of_any_value_have_no_lasting_effect(folder: Path, value: float) -> None:
     what, network = network_of(8, 5)
     samples = noise(64_000, 8)
     spoiled = samples.copy()
@@ -210,7 +210,7 @@ def test_samples_that_are_no_sound_are_survived_and_forgotten(folder: Path, valu
 
 
 @pytest.mark.parametrize("flags", [(), ("-DCM_COMPACT",)])
-def test_nan_counts_as_silence_and_what_is_too_loud_is_cut(folder: Path, flags: tuple[str, ...]) -> None:
+def test_nan_counts_as_silence_and_samples_too_loud_are_clipped(folder: Path, flags: tuple[str, ...]) -> None:
     stream, samples = Stream(engine(folder, *flags), network_of(8, 5)[0].data), noise(20_000, 2)
     loudest = 1.0 if flags else 1e6
     for spoiled, meant in ((np.nan, 0.0), (-np.nan, 0.0), (np.inf, loudest), (-3e38, -loudest)):
@@ -243,8 +243,8 @@ def test_the_compact_build_of_the_released_shape_needs_twenty_thousand_bytes_at_
     assert Stream(engine(folder, "-DCM_COMPACT"), subject(16, 12).data).memory.size < 20_200
 
 
-def test_sums_that_are_gathered_in_16_bits_never_turn_over(folder: Path) -> None:
-    """All frames of a curve at one angle, the sum just below a power of two: rounding has nowhere to go but up."""
+def test_sums_that_are_gathered_in_16_bits_never_overflow(folder: Path) -> None:
+    """All frames of a curve are at one angle, and the sum is just below a power of two: rounding could overflow."""
     assert engine(folder, "-DCM_COMPACT").lib.gathered_apart(1, 1_000_000) < 1e-3
 
 
@@ -295,7 +295,7 @@ def reference_outlook(network: torch.nn.Module, samples: npt.NDArray[np.float32]
 def test_hits_of_given_scores_are_those_of_the_definition_exactly(
     folder: Path, seed: int, windows: int, calm: float, threshold: float
 ) -> None:
-    """Scores with many ties, words of 50 to 200 ms anywhere in their windows, a recording that ends anywhere."""
+    """Scores with many ties, words of 50 to 200 ms at any place in their windows, recordings of any length."""
     stream = Stream(engine(folder), subject(4, 5).data)
     generator = np.random.default_rng(seed)
     levels = np.float32([0.0, 0.1, 0.25, 0.3, 0.49, 0.5, 0.51, 0.7, 0.8, 0.8, 0.95, 1.0])
@@ -332,7 +332,7 @@ def detected(
     return sorted(rows, key=lambda row: row[2])
 
 
-def test_a_hit_is_reported_by_the_first_window_that_brings_nothing_higher(folder: Path) -> None:
+def test_a_hit_is_reported_by_the_first_window_without_a_higher_mean(folder: Path) -> None:
     stream = Stream(engine(folder), subject(4, 5).data)
     probabilities = np.zeros((30, 5), np.float32)
     probabilities[5:10, 1] = 0.8, 0.9, 0.85, 0.82, 0.2  # means from 7 on: 0.85, 0.857, 0.623
@@ -343,8 +343,8 @@ def test_a_hit_is_reported_by_the_first_window_that_brings_nothing_higher(folder
     assert window == 9
 
 
-def test_with_little_memory_the_same_words_are_found_at_the_same_places(folder: Path, repository: Path) -> None:
-    """There a word's start and end are found in twenty steps, with unit frames of 8 bits; here at once."""
+def test_the_compact_build_finds_the_same_words_at_the_same_places(folder: Path, repository: Path) -> None:
+    """It computes start and end in twenty steps from unit frames of 8 bits; the default build computes them at once."""
     model = circlematch.load("d16-gsc1")
     samples = circlematch.read(repository / "examples" / "commands.flac")
     whole, little = (Stream(engine(folder, *flags), model.compact) for flags in ((), ("-DCM_COMPACT",)))
@@ -359,8 +359,8 @@ def test_with_little_memory_the_same_words_are_found_at_the_same_places(folder: 
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_with_little_memory_starts_and_ends_are_those_of_the_definition(folder: Path, seed: int) -> None:
-    """Weights that nobody trained: their paths run through the whole window, so every frame must be read in time."""
+def test_the_compact_build_has_the_starts_and_ends_of_the_definition(folder: Path, seed: int) -> None:
+    """With random weights paths use the whole window, so every frame must be read before it is overwritten."""
     what, network = network_of(16, 5, "full", seed)
     samples = noise(80_000, seed, loudness=0.3)
     stream = Stream(engine(folder, "-DCM_COMPACT"), what.data, threshold=0.0)
@@ -371,7 +371,7 @@ def test_with_little_memory_starts_and_ends_are_those_of_the_definition(folder: 
         assert (start, end) == pytest.approx((1000 * hit.start, 1000 * hit.end), abs=2.5)
 
 
-def test_with_little_memory_no_word_is_lost_wherever_a_recording_ends(folder: Path, repository: Path) -> None:
+def test_the_compact_build_loses_no_word_wherever_a_recording_ends(folder: Path, repository: Path) -> None:
     model = circlematch.load("d16-gsc1")
     samples = circlematch.read(repository / "examples" / "commands.flac")
     whole, little = (Stream(engine(folder, *flags), model.compact) for flags in ((), ("-DCM_COMPACT",)))
@@ -381,7 +381,7 @@ def test_with_little_memory_no_word_is_lost_wherever_a_recording_ends(folder: Pa
         assert [hit[0] for hit in little.hits] == [hit[0] for hit in whole.hits], length_ms
 
 
-def test_scores_at_every_frame_bring_the_same_hits(folder: Path, repository: Path) -> None:
+def test_scores_at_every_frame_give_the_same_hits(folder: Path, repository: Path) -> None:
     model = circlematch.load("d16-gsc1")
     samples = circlematch.read(repository / "examples" / "commands.flac")
     usual, every = (Stream(engine(folder), model.compact, every_frame=choice) for choice in (False, True))
@@ -409,7 +409,7 @@ def spotted(folder: Path, data: bytes, samples: npt.NDArray[np.float32]) -> list
     return stream.hits
 
 
-def test_hits_that_nobody_takes_do_not_overrun_anything(folder: Path) -> None:
+def test_hits_that_are_not_taken_do_not_overrun_the_queue(folder: Path) -> None:
     stream = Stream(engine(folder), network_of(8, 5)[0].data, threshold=0.0)
     ffi, lib = stream.engine.ffi, stream.engine.lib
     samples = noise(16_000 * 60, 9)

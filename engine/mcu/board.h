@@ -1,4 +1,4 @@
-/* What the self-test needs of a board. mps2.c has it for QEMU's Cortex-M boards, host.c for this computer. */
+/* The functions of a board. mps2.c implements them for QEMU's Cortex-M boards, host.c for a desktop computer. */
 #ifndef BOARD_H
 #define BOARD_H
 
@@ -6,17 +6,17 @@
 
 void board_print(const char *text);
 
-/* Ends the program, with 0 where all went well. */
+/* Ends the program. Code 0 means success. */
 void board_leave(uint32_t code);
 
-/* A clock, and the instructions between two of its readings, one reading included; 0 where they are not counted. */
+/* A clock, and the number of instructions between two readings, including one reading; 0 if they are not counted. */
 uint32_t board_clock(void);
 uint32_t board_instructions(uint32_t before, uint32_t after);
 
-/* A loop of two instructions, `rounds` times, at least once: what the count is checked with. */
+/* Runs a loop of two instructions `rounds` times, at least once, to check the count. */
 void board_loop(uint32_t rounds);
 
-/* Most bytes of stack in use since the start; 0 where this is not known. */
+/* Largest stack in bytes since the start; 0 if it is not known. */
 uint32_t board_stack_used(void);
 
 #endif

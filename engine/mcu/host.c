@@ -1,4 +1,4 @@
-/* The self-test's board on this computer: prints, and counts nothing. */
+/* board.h for a desktop computer: prints, but counts nothing. */
 #include "board.h"
 
 #include <stdio.h>

@@ -1,14 +1,14 @@
-/* A recording through a stream, hop by hop, as a microphone would bring it. Prints, a line each:
+/* Streams a recording hop by hop, as it would come from a microphone. Prints one line for each of these:
  *
- *     loop     rounds, and the instructions that a loop of two instructions took
+ *     loop     rounds of a loop of two instructions, and the instructions that it took
  *     stream   bytes of memory that the stream needs
  *     hop      instructions that 160 samples took
  *     scores   the window's last frame, then the scores of all classes, as the bits of their floats
  *     hit      label, start and end in milliseconds
- *     stack    most bytes in use
- *     test     1 where the self-test that was exported with the model is passed
+ *     stack    largest stack in bytes
+ *     test     1 if the self-test that was exported with the model passes
  *
- * recording.h, which experiments/mcu.py writes, has the recording and says which model it is for.
+ * make mcu writes recording.h, which has the recording and the name of the model.
  */
 #include <string.h>
 
@@ -40,7 +40,7 @@ static void print_line(const char *name, uint32_t value)
     board_print("\n");
 }
 
-/* What reading the clock twice costs by itself. */
+/* Instructions that reading the clock takes. */
 static uint32_t clock_cost(void)
 {
     const uint32_t before = board_clock(), after = board_clock();
@@ -72,7 +72,7 @@ static void print_hits(const cm_model *model, cm_stream *stream)
     }
 }
 
-/* Only where there is a window that was not printed yet. */
+/* Prints the scores of the newest window, unless they were printed before. */
 static void print_scores(const cm_model *model, const cm_stream *stream, int64_t *printed)
 {
     static float scores[CLASSES];

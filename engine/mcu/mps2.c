@@ -1,10 +1,10 @@
-/* Arm's MPS2 boards (AN385: M3, AN386: M4F, AN500: M7) as QEMU emulates them: start, output, instructions, stack.
+/* board.h for Arm's MPS2 boards (AN385: M3, AN386: M4F, AN500: M7) in QEMU, and their start-up code.
  *
- * Instructions. With -icount shift=10 every instruction takes 2^10 ns of the board's time, whatever it does. The
- * board's timer counts at 25 MHz, so an instruction is 25.6 ticks, and ticks / 25.6, rounded, is the exact number:
+ * Instructions: with -icount shift=10 every instruction takes 2^10 ns of the board's time. The board's timer counts at
+ * 25 MHz, so an instruction is 25.6 ticks, and ticks / 25.6, rounded, is the exact number of instructions:
  *     77 ticks / 25.6 = 3.008  ->  3 instructions
  *
- * Stack. It is filled with a pattern before main; what has lost the pattern was in use.
+ * Stack: it is filled with a pattern before main. Where the pattern is gone, the stack was used.
  */
 #include "board.h"
 
@@ -24,7 +24,7 @@ extern uint32_t data_begin[], data_end[], data_source[], bss_begin[], bss_end[],
 int main(void);
 void reset(void);
 
-/* Semihosting: the debugger, here QEMU, does what `operation` asks for. */
+/* Semihosting: asks the debugger, which is QEMU here, to perform an operation. */
 static void ask(uint32_t operation, const void *argument)
 {
     register uint32_t r0 __asm__("r0") = operation;
@@ -67,7 +67,7 @@ void reset(void)
     board_leave((uint32_t)main());
 }
 
-/* What the processor reads first: where the stack ends, where to begin, and where to go from the five faults. */
+/* The vector table: the initial stack pointer, the reset handler and the handlers of five faults. */
 typedef struct {
     uint32_t *stack_end;
     void (*begin)(void);

@@ -1,4 +1,4 @@
-/* Does this board compute what the model's maker did? Ends with 0 where it does. Built for any exported model:
+/* Runs the self-test of an exported model on a board. The program ends with 0 if it passes. For any exported model, add
  *     -include cm_d16_gsc.h -DMODEL=cm_d16_gsc */
 #include "board.h"
 #include "circlematch.h"
@@ -7,7 +7,7 @@
 #define JOINED(a, b) JOINED_(a, b)
 
 #ifndef MEMORY
-#define MEMORY 65536 /* bytes for the stream: enough for D32 and forty classes; cm_stream_size says how much it takes */
+#define MEMORY 65536 /* bytes for the stream, enough for D32 and forty classes; cm_stream_size gives the exact number */
 #endif
 
 static uint8_t memory[MEMORY];

@@ -1,4 +1,4 @@
-/* Models made up on the spot: any header, names and weights that fit it, and a size and a checksum that are right. */
+/* Forged models: any header, names and weights that fit it, and a correct size and checksum. */
 #ifndef FORGE_H
 #define FORGE_H
 
@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A stream's arrays lie side by side in one allocation. Behind each of them, some bytes that nobody may touch. */
+/* The arrays of a stream are in one allocation. After each of them, access to a few bytes is forbidden. */
 #include <sanitizer/asan_interface.h>
 
 #define GAP 32
@@ -19,7 +19,7 @@ static size_t gap(uint8_t *end)
 }
 #define CM_GAP(end) gap(end)
 
-/* The engine itself, not only its interface: the harnesses use its own count of weights and its checksum. */
+/* The engine itself, not only its interface: the harnesses use its count of weights and its checksum. */
 #include "circlematch.c"
 
 #define EXPECT(law)                                                                     \
@@ -30,7 +30,7 @@ static size_t gap(uint8_t *end)
         }                                                                               \
     } while (0)
 
-/* Bytes that end where their allocation ends, so that the sanitizer sees one too far. */
+/* A copy of bytes that ends where its allocation ends, so that the sanitizer detects an access one byte too far. */
 static void *exactly(const void *bytes, size_t size)
 {
     void *copy = malloc(size ? size : 1);
@@ -46,7 +46,7 @@ static void put_word(uint8_t *bytes, int index, uint32_t word)
     memcpy(bytes + 4 * index, &word, sizeof word);
 }
 
-/* Makes the head of `size` bytes a model's: magic, version, size, checksum. */
+/* Writes the magic, version, size and checksum of a model of `size` bytes. */
 static void seal(uint8_t *bytes, size_t size)
 {
     if (size < 4 * HEADER_WORDS)
@@ -57,7 +57,7 @@ static void seal(uint8_t *bytes, size_t size)
     put_word(bytes, AT_CHECKSUM, checksum(bytes + 4 * AT_FLAGS, size - 4 * AT_FLAGS));
 }
 
-/* The bytes that a model with this header has behind its names; 0 where the header is no model's. */
+/* Bytes of the weights of a model with this header; 0 if the header is refused. */
 static size_t weight_bytes(const uint8_t *bytes, size_t size)
 {
     uint32_t word[HEADER_WORDS];

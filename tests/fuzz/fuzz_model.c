@@ -1,8 +1,8 @@
-/* The model reader: any bytes are refused or make a model that can be used.
+/* Fuzzer of the model reader: any bytes are either refused or open as a model that can be used.
  *
- * A checksum stands before everything, and behind it sizes that must agree with one another to the byte. Blind changes
- * would not get past either, so the mutator repairs some of what it has changed: most inputs get a right checksum, many
- * also sizes within their limits, names that are whole and as many weights as the header asks for.
+ * The checksum and the sizes in the header must be right to the byte, so random changes alone would never pass. The
+ * mutator therefore repairs some of what it changes: most inputs get a correct checksum, many also sizes within limits,
+ * complete names and the number of weights that the header asks for.
  */
 #include <stdio.h>
 
@@ -12,8 +12,8 @@ size_t LLVMFuzzerMutate(uint8_t *data, size_t size, size_t most);
 size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t most, unsigned int seed);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-#define SMALL 48        /* classes and width of models that are small enough to hear something */
-#define CLIP_EVERY 512  /* one model in so many hears a whole clip, which takes as long as reading some hundred */
+#define SMALL 48        /* largest number of classes and width of models that process sound */
+#define CLIP_EVERY 512  /* one model in so many processes a whole clip, which takes as long as opening hundreds */
 
 static uint32_t word_at(const uint8_t *bytes, int index)
 {
@@ -22,7 +22,7 @@ static uint32_t word_at(const uint8_t *bytes, int index)
     return word;
 }
 
-/* Each size into its limits, or into a few small numbers. */
+/* Moves each size into its limits, or to one of a few small numbers. */
 static void tame_header(uint8_t *bytes)
 {
     static const struct {
@@ -43,7 +43,7 @@ static void tame_header(uint8_t *bytes)
     put_word(bytes, AT_FRONT_END, CM_FRONT_END_NUMBER);
 }
 
-/* Floats of the header: what is no number, or beyond its limit, becomes one within. */
+/* Replaces floats of the header that are not numbers or out of range. */
 static void tame_numbers(uint8_t *bytes)
 {
     static const float top[] = { 1.0f, LARGEST_POWER, 1.0f, LARGEST_SCALE, 1.0f };
@@ -57,7 +57,7 @@ static void tame_numbers(uint8_t *bytes)
     }
 }
 
-/* Names of one letter each; returns where the weights begin. */
+/* Writes names of one letter each. Returns where the weights begin. */
 static size_t tame_names(uint8_t *bytes, size_t most)
 {
     const size_t classes = word_at(bytes, AT_CLASSES), length = (3 * classes + 3) / 4 * 4;
@@ -73,7 +73,7 @@ static size_t tame_names(uint8_t *bytes, size_t most)
     return 4 * HEADER_WORDS + length;
 }
 
-/* As many weights as the header asks for; new ones repeat the old. */
+/* Adds or removes weights until there are as many as the header asks for; new ones repeat the old. */
 static size_t fit_weights(uint8_t *bytes, size_t at, size_t size, size_t most)
 {
     const size_t wanted = weight_bytes(bytes, most);
@@ -114,7 +114,7 @@ size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t most, unsigned
     return size;
 }
 
-/* A stream in memory of exactly its size, at the worst alignment. */
+/* Opens a stream in memory of exactly its size, at the worst alignment. */
 static void hear(const cm_model *model, int a_clip)
 {
     static const int16_t samples[2] = { -32768, 32767 };

@@ -1,7 +1,7 @@
-/* The sample input: any samples in chunks of any sizes, and any order of calls, on models of odd shapes.
+/* Fuzzer of the sample input: any samples in chunks of any size, and any order of calls, on models of unusual shapes.
  *
- * The input is a row of orders, a byte each with what it needs behind it. A twin hears the same samples in other
- * chunks; its scores and its hits must be the same, bit by bit: this is the law of streaming.
+ * The input is a sequence of orders: one byte each, followed by its arguments. A second stream, the twin, gets the same
+ * samples in other chunks. Its scores and hits must be the same bit for bit, since streaming is exact.
  */
 #include <stdio.h>
 
@@ -10,12 +10,12 @@
 int LLVMFuzzerInitialize(int *count, char ***words);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-#define MOST_HOPS 160       /* that one input begins with another order: five windows and more */
+#define MOST_HOPS 160       /* no order begins after so many hops, which is more than five windows */
 
-/* Weights like those of a trained model, of any size that a float has, or all the same: then all classes are alike. */
+/* Weights like those of a trained model, floats of any size, or all the same, so that all classes are equal. */
 enum { USUAL, WILD, ALIKE };
 
-/* Shapes that a model may have. */
+/* Shapes of models. */
 typedef struct {
     uint32_t mean_pooling, classes, width, channels, groups, features, filters;
     float power, scale;
@@ -61,7 +61,7 @@ static void make_model(const shape *s, cm_model *model, uint32_t seed)
     put_word(head, AT_NAME_BYTES, (uint32_t)names);
     for (uint32_t k = 0; k < s->classes; k++)
         head[4 * HEADER_WORDS + s->classes + 2 * k] = (uint8_t)('a' + k);
-    head[4 * HEADER_WORDS] = 1;  /* the first class is no keyword */
+    head[4 * HEADER_WORDS] = 1;  /* the first class is not a keyword */
     const size_t size = at + weight_bytes(head, (size_t)1 << 24);
     uint8_t *bytes = calloc(1, size);
     memcpy(bytes, head, at);
@@ -85,7 +85,7 @@ int LLVMFuzzerInitialize(int *count, char ***words)
     return 0;
 }
 
-/* The input, read from its beginning; zeros behind its end. */
+/* Reads the input from its start; after its end it gives zeros. */
 typedef struct {
     const uint8_t *at, *end;
 } orders;
@@ -109,13 +109,13 @@ typedef struct {
     cm_stream *stream[2];
     size_t beside;          /* bytes of the memory before the stream */
     cm_options options;
-    int takes_hits;         /* or leaves them where they are */
-    uint32_t heard[2];      /* a number that all hits so far have made */
+    int takes_hits;         /* or does not take them */
+    uint32_t heard[2];      /* a hash of all hits so far */
     uint32_t random;
-    size_t samples;         /* pushed in all */
+    size_t samples;         /* pushed in total */
 } hearing;
 
-/* A stream in new memory of exactly its size. Whoever reads there before writing meets NaN. */
+/* Opens a stream in new memory of exactly its size, filled with NaN to detect reads before writes. */
 static void open_stream(hearing *h, int i)
 {
     static const cm_options not_a_number = { NAN, 0 };
@@ -166,7 +166,7 @@ static void check_twins(const hearing *h)
     EXPECT(!memcmp(scores[0], scores[1], sizeof scores[0]));
     EXPECT(!memcmp(probabilities[0], probabilities[1], sizeof probabilities[0]));
     EXPECT(h->heard[0] == h->heard[1]);
-    if (h->model->scale > 0 && h->model->path_power < 16 && frame >= 0) {  /* not of wild weights */
+    if (h->model->scale > 0 && h->model->path_power < 16 && frame >= 0) {  /* not with weights of any size */
         float sum = 0;
         for (int k = 0; k < h->model->classes; k++)
             sum += probabilities[0][k];
@@ -174,7 +174,7 @@ static void check_twins(const hearing *h)
     }
 }
 
-/* All of the samples into one stream, in chunks of at most `chunk`. */
+/* Pushes all samples into one stream, in chunks of at most `chunk`. */
 static void push_all(hearing *h, int i, const int16_t *i16, const float *f32, size_t count, size_t chunk)
 {
     for (size_t at = 0; at < count;) {
@@ -210,7 +210,7 @@ static void clip_both(hearing *h, const int16_t *i16, const float *f32, size_t c
     h->samples += CM_HOP * T;
 }
 
-/* Samples as the input has them, bit by bit: floats may be NaN or infinite. */
+/* Samples with the bits of the input: floats may be NaN or infinite. */
 static void given_samples(hearing *h, orders *in, int floats, int clip)
 {
     const size_t width = floats ? sizeof(float) : sizeof(int16_t), wanted = take_byte(in) * 4;
@@ -221,7 +221,7 @@ static void given_samples(hearing *h, orders *in, int floats, int clip)
     free(copy);
 }
 
-/* Tones, noise and extremes, so that few bytes make whole windows. */
+/* Tones, noise and extreme values, so that a few bytes of input fill whole windows. */
 static void made_samples(hearing *h, orders *in)
 {
     const size_t count = 1 + take_byte(in) * 67, period = 2 + take_byte(in);
@@ -263,7 +263,7 @@ static void obey(hearing *h, orders *in)
     case 3: case 4: made_samples(h, in); break;
     case 5: finish(h, 0); break;
     case 6: finish(h, 1); break;
-    case 7: cm_reset(h->stream[0]); open_stream(h, 1); break;  /* nothing is left of what was heard */
+    case 7: cm_reset(h->stream[0]); open_stream(h, 1); break;  /* the stream has forgotten all samples */
     default: open_streams(h, in); break;
     }
     check_twins(h);

@@ -1,0 +1,21 @@
+/* The front end for eight clips at once, on processors with x86-64-v3; see front_end.c. */
+#if defined(__x86_64__)
+#if defined(__clang__)
+#pragma clang attribute push(__attribute__((target("arch=x86-64-v3"))), apply_to = function)
+#else
+#pragma GCC target("arch=x86-64-v3")
+#endif
+
+#define CM_LANES 8
+#include "clips.h"
+
+void cm_log_mel_clips_v3(const cm_clip *clips, int64_t samples, cm_front_end_work *work, float *out, int64_t lane_step,
+                         int64_t band_step, int64_t frame_step)
+{
+    log_mel_clips_x8(clips, samples, work, out, lane_step, band_step, frame_step);
+}
+
+#if defined(__clang__)
+#pragma clang attribute pop
+#endif
+#endif

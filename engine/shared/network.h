@@ -1,0 +1,25 @@
+/* Made by engine/shared/generate.py from circlematch/config.py. Do not edit: run `make generated`. */
+
+#ifndef CM_NETWORK_H
+#define CM_NETWORK_H
+
+#include "numbers.h"
+
+/* Every network that the engine runs. */
+#define T CM_CLIP_FRAMES    /* frames in a window */
+#define BANDS CM_MEL_BANDS  /* F */
+#define ROWS (BANDS / 2)    /* after the first convolution, whose stride halves the frequency axis */
+#define CONV_FRAMES 5       /* frames of the first convolution's kernel */
+#define DEPTHWISE_FRAMES 3  /* frames of the depthwise convolution's kernel */
+#define TAPS 5              /* frames of a lifting filter */
+#define PROTOTYPES 5        /* M */
+#define HARMONICS 2         /* Q */
+#define DESCRIPTOR 24       /* numbers of f in Eq. (9) */
+
+/* Limits and padding of the compact form. */
+#define QUAD 4               /* outputs that are computed side by side */
+#define MOST_FILTERS 16      /* lifting filters */
+#define LARGEST_SCALE 80.0f  /* of alpha: a hundred times e^80 is within float32 */
+#define LARGEST_POWER 16.0f  /* of 1 / tau: five responses of 80 give 2^9234, an exponent of 16 bits */
+
+#endif

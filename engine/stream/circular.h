@@ -1,0 +1,33 @@
+/* Sums for the circular statistics, Eqs. (3) to (7), of some consecutive frames. Sums of adjacent groups of frames add
+ * up.
+ *
+ * Lengths and cross moments do not change when all response curves are rotated by the same angle. So a frame's angle is
+ * its number in the stream modulo T, as in a ring buffer, and nothing is realigned when the window moves.
+ *
+ * There are five sums for each response curve e: of x = e^e, and of x times the cosine and the sine of the angle and of
+ * twice the angle.
+ */
+#ifndef CM_CIRCULAR_H
+#define CM_CIRCULAR_H
+
+#include "../shared/tables.h"
+#include "model.h"
+
+#define STATISTICS (1 + 2 * HARMONICS)
+
+/* Adds the frame at place `frame` of the circle: sums is (5, count), x is (count). */
+CM_INLINE void circular_add(float *restrict sums, const float *restrict x, int count, int frame)
+{
+    const int twice = 2 * frame < T ? 2 * frame : 2 * frame - T;
+    const float c1 = cm_circle_cos[frame], s1 = cm_circle_sin[frame];
+    const float c2 = cm_circle_cos[twice], s2 = cm_circle_sin[twice];
+    CM_INDEPENDENT for (int i = 0; i < count; i++) {
+        sums[i] += x[i];
+        sums[count + i] += x[i] * c1;
+        sums[2 * count + i] += x[i] * s1;
+        sums[3 * count + i] += x[i] * c2;
+        sums[4 * count + i] += x[i] * s2;
+    }
+}
+
+#endif

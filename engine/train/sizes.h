@@ -1,0 +1,13 @@
+/* Made by engine/shared/generate.py from circlematch/config.py. Do not edit: run `make generated`. */
+
+#ifndef CM_SIZES_H
+#define CM_SIZES_H
+
+#define CONV_CHANNELS 8     /* of the first two convolutions */
+#define BAND_GROUPS 4       /* groups of rows that the band projection maps independently */
+#define BAND_FEATURES 4     /* outputs of each group */
+#define LIFTING_FILTERS 4   /* P and U of each block */
+#define NORM_EPSILON 1e-05  /* of batch norm */
+#define PATHS 75287520.0    /* ordered paths through a window, T choose M */
+
+#endif

@@ -1,0 +1,85 @@
+"""What `pip install` brings: a wheel in an empty environment exports a model with its engine, and the C compiles."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+import venv
+import zipfile
+from pathlib import Path
+
+import pytest
+from gradients import COMPILER, needs_compiler
+
+pytestmark = [needs_compiler, pytest.mark.long]
+
+# Not what a source distribution has, or what the wheel does not need.
+LEFT_OUT = shutil.ignore_patterns(".git", ".venv", "build", "*.so", "__pycache__", "results", "c", "*.egg-info", "demo")
+
+MAIN = r"""
+#include <cstdio>
+#include <vector>
+#include "cm_d16_gsc.h"
+
+int main()
+{
+    cm_model model;
+    cm_stream *stream = nullptr;
+    if (cm_model_open(&model, cm_d16_gsc, sizeof cm_d16_gsc) != CM_OK)
+        return 1;
+    std::vector<unsigned char> memory(cm_stream_size(&model));
+    if (cm_stream_open(&stream, &model, memory.data(), memory.size(), nullptr) != CM_OK)
+        return 2;
+    std::printf("%d\n", cm_d16_gsc_self_test(stream));
+    return 0;
+}
+"""
+
+
+def run(*command: object, folder: Path) -> str:
+    """What a command prints; skips where pip reaches no registry."""
+    result = subprocess.run([str(part) for part in command], cwd=folder, capture_output=True, text=True)
+    if "pip" in command and result.returncode and "No matching distribution" in result.stderr + result.stdout:
+        pytest.skip("pip reaches no registry")
+    assert result.returncode == 0, f"{command}:\n{result.stdout[-2000:]}{result.stderr[-2000:]}"
+    return result.stdout
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A wheel of this repository, built from a copy."""
+    folder = tmp_path_factory.mktemp("wheel")
+    shutil.copytree(Path(__file__).resolve().parents[1], folder / "source", ignore=LEFT_OUT)
+    run(sys.executable, "-m", "pip", "wheel", "--no-deps", "--quiet", "-w", folder, folder / "source", folder=folder)
+    (made,) = folder.glob("circlematch-*.whl")
+    return made
+
+
+def test_the_wheel_has_the_engine_in_two_files_and_no_other_c(wheel: Path) -> None:
+    names = zipfile.ZipFile(wheel).namelist()
+    assert sorted(name for name in names if name.endswith((".c", ".h"))) == [
+        "circlematch/c/circlematch.c",
+        "circlematch/c/circlematch.h",
+    ]
+    assert "circlematch/_engine.pyi" in names
+    assert not [name for name in names if name.startswith(("engine/", "tests/", "experiments/"))]
+
+
+@pytest.mark.skipif(not shutil.which("c++"), reason="no C++ compiler")
+def test_an_installed_wheel_exports_c_that_a_c_and_a_cplusplus_compiler_take(wheel: Path, tmp_path: Path) -> None:
+    environment, out = tmp_path / "environment", tmp_path / "firmware"
+    venv.create(environment, with_pip=True)
+    binaries = environment / "bin"
+    run(binaries / "python", "-m", "pip", "install", "--quiet", wheel, folder=tmp_path)
+    said = run(binaries / "circlematch", "export", "--to", "c", "--out", out, "--json", folder=tmp_path)
+    files = [Path(file).name for file in json.loads(said)["files"]]
+    assert sorted(path.name for path in out.iterdir()) == sorted(files)
+    strict = ("-std=c99", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-O2")
+    run(COMPILER, *strict, "-c", *(file for file in files if file.endswith(".c")), folder=out)
+    (out / "main.cpp").write_text(MAIN)
+    objects = sorted(path.name for path in out.glob("*.o"))
+    assert objects == ["circlematch.o", "cm_d16_gsc.o"]
+    run("c++", "-std=c++11", "-Wall", "-Wextra", "-Werror", "main.cpp", *objects, "-o", "main", "-lm", folder=out)
+    assert run("./main", folder=out) == "1\n"
