@@ -16,7 +16,7 @@ from circlematch.data.augment import Augmenter
 from circlematch.data.noise import make_pool
 from circlematch.engine import Stream
 from circlematch.errors import require
-from circlematch.front_end import usable_cores
+from circlematch.machine import usable_cores
 from circlematch.model import Model
 from circlematch.spotter import Spotter
 from circlematch.training.native_step import NativeStep

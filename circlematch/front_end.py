@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,8 +10,9 @@ import numpy.typing as npt
 from circlematch._engine import ffi, lib
 from circlematch.config import FASTEST, FRONT_END
 from circlematch.errors import AudioError
+from circlematch.machine import in_slices
 
-__all__ = ["LANES", "AugmentPlan", "log_mel", "usable_cores"]
+__all__ = ["LANES", "AugmentPlan", "log_mel"]
 
 LANES = 16  # most clips that the engine computes side by side (CM_BATCH_LANES)
 
@@ -53,11 +52,6 @@ class AugmentPlan:
         return rows
 
 
-def usable_cores() -> int:
-    """Cores this process may run on."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
 def log_mel(clips: npt.ArrayLike, plan: AugmentPlan | None = None, threads: int | None = None) -> Pictures:
     """Log-mel pictures of a batch of clips: (B, samples) int16 or float in, (B, 32, frames) out.
 
@@ -78,20 +72,8 @@ def log_mel(clips: npt.ArrayLike, plan: AugmentPlan | None = None, threads: int 
     def run(piece: slice) -> None:
         _log_mel_piece(audio[piece], None if augment is None else augment[piece], noise, out[piece])
 
-    pieces = _pieces(count, threads or usable_cores())
-    if len(pieces) < 2:
-        run(slice(0, count))
-    else:
-        with ThreadPoolExecutor(len(pieces)) as pool:
-            list(pool.map(run, pieces))
+    in_slices(run, count, threads, group=LANES)
     return out
-
-
-def _pieces(count: int, threads: int) -> list[slice]:
-    """Cut a batch into at most `threads` slices of whole lane groups."""
-    groups = -(-count // LANES)
-    size = -(-groups // max(threads, 1)) * LANES
-    return [slice(start, min(start + size, count)) for start in range(0, count, size)] if count else []
 
 
 def _log_mel_piece(

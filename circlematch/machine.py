@@ -1,10 +1,13 @@
-"""What a record says of the machine and the code it ran on."""
+"""The machine: its cores and how work is split over them; what a record says of it and of the code that ran."""
 
 from __future__ import annotations
 
+import os
 import platform
 import subprocess
 import sys
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
@@ -14,7 +17,28 @@ import numpy as np
 
 from circlematch._version import __version__
 
-__all__ = ["commit", "peak_resident_mib", "processor", "versions"]
+__all__ = ["commit", "in_slices", "peak_resident_mib", "processor", "usable_cores", "versions"]
+
+
+def usable_cores() -> int:
+    """Cores this process may run on."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def in_slices(work: Callable[[slice], object], count: int, threads: int | None = None, group: int = 1) -> None:
+    """Call `work` with slices that together are `count` items, each slice on a thread of its own (default: all cores).
+
+    All slices but the last hold whole groups of `group` items, as evenly as that allows.
+    """
+    groups = -(-count // group)
+    size = max(-(-groups // max(threads or usable_cores(), 1)), 1) * group
+    slices = [slice(start, min(start + size, count)) for start in range(0, count, size)]
+    if len(slices) < 2:
+        for piece in slices:
+            work(piece)
+        return
+    with ThreadPoolExecutor(len(slices)) as pool:
+        list(pool.map(work, slices))
 
 
 def peak_resident_mib() -> int | None:

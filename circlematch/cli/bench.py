@@ -8,8 +8,7 @@ from circlematch import pretrained
 from circlematch.cli.options import Commands, add_command, add_json, add_model, print_json
 from circlematch.config import Network
 from circlematch.errors import UsageError
-from circlematch.front_end import usable_cores
-from circlematch.machine import commit, processor, versions
+from circlematch.machine import commit, processor, usable_cores, versions
 from circlematch.safetensors import digest
 
 NO_ONNX = "not installed: pip install torch onnx onnxscript onnxruntime"
