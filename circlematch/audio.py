@@ -1,9 +1,16 @@
-"""Reading recordings: WAV, FLAC, OGG, Opus, MP3; any rate, any number of channels (Section 4.1)."""
+"""Reading recordings: WAV, FLAC, OGG, Opus, MP3; any rate, any number of channels (Section 4.1).
+
+A recording is read, mixed down and resampled in blocks, so memory grows neither with its length nor with the length
+that its header claims. The samples do not depend on where the blocks end.
+"""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -11,45 +18,95 @@ import soundfile
 
 from circlematch.config import FRONT_END
 from circlematch.errors import AudioError
+from circlematch.files import is_address
 
 __all__ = [
-    *("SUFFIXES", "as_array", "as_mono", "as_rate", "duration", "first_second", "prepare", "read", "take", "to_int16"),
+    *("SUFFIXES", "Converter", "as_array", "as_mono", "as_rate", "blocks", "duration", "first_second", "prepare"),
+    *("read", "second_of", "take", "to_int16"),
 ]
 
 SUFFIXES = (".wav", ".flac", ".ogg", ".opus", ".mp3")
 TYPES = ("f2", "f4", "f8", "f16", "i2", "i4", "u1")  # in either byte order
 SHORTEST_MS = 50  # five frames: the least that five ordered prototypes can fill
+BLOCK_SAMPLES = 2**19  # read at a time, of all channels together: 2 MiB
 
 Samples = npt.NDArray[np.float32]
 
 
 def read(path: str | Path) -> Samples:
     """The whole recording as mono float32 samples at 16 kHz."""
+    return np.concatenate(list(blocks(path)))
+
+
+def blocks(path: str | Path) -> Iterator[Samples]:
+    """The recording as mono float32 samples at 16 kHz, block by block.
+
+    A recording that is too short, cut off or otherwise damaged raises AudioError where that shows: blocks before the
+    damage are yielded first.
+    """
+    with _opened(path) as sound:
+        converter = Converter(sound.samplerate)
+        size = max(BLOCK_SAMPLES // sound.channels, 1)
+        while (chunk := sound.read(size, dtype="float32", always_2d=True)).size:
+            yield converter.convert(chunk)
+        _check_length(converter.frames, sound.samplerate)
+        if converter.frames < sound.frames and sound.format != "MP3":  # MP3 may only estimate its length
+            there, claimed = (frames / sound.samplerate for frames in (converter.frames, sound.frames))
+            raise AudioError(f"the recording is cut off after {there:.2f} s of the {claimed:.2f} s in its header")
+        yield converter.finish()
+
+
+def second_of(path: str | Path, start_ms: int = 0) -> Samples:
+    """One second of a recording from `start_ms` on, with zeros behind it where the recording ends; 16 kHz.
+
+    What lies behind that second is not read.
+    """
+    first = start_ms * FRONT_END.sample_rate_hz // 1000
+    parts, there = [], 0
+    for block in blocks(path):
+        parts.append(block[max(first - there, 0) :])
+        there += block.size
+        if there >= first + FRONT_END.clip_samples:
+            break
+    return first_second(np.concatenate(parts))
+
+
+def duration(path: str | Path) -> float:
+    """How many seconds a recording lasts, from its header."""
+    with _opened(path) as sound:
+        return float(sound.frames / as_rate(sound.samplerate))
+
+
+@contextmanager
+def _opened(path: str | Path) -> Iterator[Any]:
+    """The open file. Whatever goes wrong while it is read becomes an AudioError that begins with the file's name."""
+    if is_address(path):
+        raise AudioError(f"{path} is a web address; download the recording and give the file")
     path = Path(path)
-    if not path.exists():
-        raise AudioError(f"{path}: there is no such file")
-    if path.is_dir():
+    if os.path.isdir(path):
         raise AudioError(f"{path} is a folder; give a recording ({', '.join(SUFFIXES)})")
+    name = os.fsencode(path) if os.name == "posix" else path  # soundfile encodes a str as strict UTF-8
     try:
-        name = os.fsencode(path) if os.name == "posix" else path  # soundfile encodes a str as strict UTF-8
-        samples, rate = soundfile.read(name, dtype="float32", always_2d=True)  # (samples, channels)
-    except (soundfile.LibsndfileError, RuntimeError) as error:
-        reason = getattr(error, "error_string", None) or str(error)
-        raise AudioError(
-            f"{path} cannot be read as audio ({reason.strip().rstrip('.')}); formats are {', '.join(SUFFIXES)}"
-        ) from error
-    try:
-        return prepare(samples, rate)
+        with soundfile.SoundFile(name) as sound:
+            yield sound
     except AudioError as error:
         raise AudioError(f"{path}: {error}") from error
+    except MemoryError as error:
+        raise AudioError(f"{path}: there is not enough memory to read it") from error
+    except (RuntimeError, OSError, ValueError, TypeError) as error:  # libsndfile's are RuntimeErrors
+        raise AudioError(f"{path}{_reason(path, error)}") from error
 
 
-def duration(path: Path) -> float:
-    """How many seconds a recording lasts, from its header."""
+def _reason(path: Path, error: Exception) -> str:
+    """Why a file could not be read. libsndfile reports a missing permission and a damaged file alike."""
     try:
-        return float(soundfile.info(os.fsencode(path) if os.name == "posix" else path).duration)
-    except (soundfile.LibsndfileError, RuntimeError, OSError) as error:
-        raise AudioError(f"{path} cannot be read as audio; formats are {', '.join(SUFFIXES)}") from error
+        path.open("rb").close()
+    except FileNotFoundError:
+        return ": there is no such file"
+    except (OSError, ValueError) as refused:
+        return f": {getattr(refused, 'strerror', None) or refused}"
+    reason = str(getattr(error, "error_string", None) or error).strip().rstrip(".")
+    return f" cannot be read as audio ({reason}); formats are {', '.join(SUFFIXES)}"
 
 
 def prepare(samples: npt.ArrayLike, sample_rate: int) -> Samples:
@@ -57,21 +114,50 @@ def prepare(samples: npt.ArrayLike, sample_rate: int) -> Samples:
 
     Integers are scaled by their type (int16 by 32768). Channels, if any, are the second axis and are averaged.
     """
-    given = as_array(samples)
-    sample_rate = as_rate(sample_rate)
-    if given.size == 0:
-        raise AudioError(f"the recording is empty; {SHORTEST_MS} ms is the least")
-    if given.shape[0] * 1000 < SHORTEST_MS * sample_rate:
-        raise AudioError(
-            f"the recording lasts {1000 * given.shape[0] / sample_rate:.0f} ms; {SHORTEST_MS} ms is the least"
-        )
-    mono = as_mono(given)
-    if sample_rate == FRONT_END.sample_rate_hz:
-        return mono
-    import soxr  # most recordings need none of it, and it takes its time to import
+    given, converter = as_array(samples), Converter(sample_rate)
+    _check_length(given.shape[0] if given.size else 0, converter.sample_rate)
+    converted = converter.convert(given)
+    rest = converter.finish()
+    return np.concatenate((converted, rest)) if rest.size else converted
 
-    resampled = soxr.resample(mono, sample_rate, FRONT_END.sample_rate_hz)
-    return np.ascontiguousarray(resampled, dtype=np.float32)
+
+def _check_length(frames: int, sample_rate: int) -> None:
+    """Raise unless a recording has the least that is needed."""
+    if frames == 0:
+        raise AudioError(f"the recording is empty; {SHORTEST_MS} ms is the least")
+    if frames * 1000 < SHORTEST_MS * sample_rate:
+        raise AudioError(f"the recording lasts {1000 * frames / sample_rate:.0f} ms; {SHORTEST_MS} ms is the least")
+
+
+class Converter:
+    """Brings a recording that arrives in chunks to mono float32 at 16 kHz.
+
+    The samples are those of the whole recording converted at once, whatever the chunks.
+    """
+
+    def __init__(self, sample_rate: int) -> None:
+        self.sample_rate = as_rate(sample_rate)
+        self.frames = 0  # converted so far
+        self._resampler: Any = None
+        if self.sample_rate != FRONT_END.sample_rate_hz:
+            import soxr  # most recordings need none of it, and it takes its time to import
+
+            self._resampler = soxr.ResampleStream(self.sample_rate, FRONT_END.sample_rate_hz, 1, dtype="float32")
+
+    def convert(self, chunk: npt.ArrayLike) -> Samples:
+        """The next samples, (samples,) or (samples, channels), converted. A chunk that is refused changes nothing."""
+        mono = as_mono(as_array(chunk))
+        self.frames += mono.size
+        return mono if self._resampler is None else _contiguous(self._resampler.resample_chunk(mono))
+
+    def finish(self) -> Samples:
+        """The samples that the resampler still holds, at the recording's end."""
+        nothing = np.zeros(0, dtype=np.float32)
+        return nothing if self._resampler is None else _contiguous(self._resampler.resample_chunk(nothing, last=True))
+
+
+def _contiguous(samples: npt.NDArray[Any]) -> Samples:
+    return np.ascontiguousarray(samples, dtype=np.float32)
 
 
 def as_array(samples: npt.ArrayLike) -> npt.NDArray[np.generic]:
@@ -98,6 +184,8 @@ def as_rate(sample_rate: int) -> int:
 
 def as_mono(given: npt.NDArray[np.generic]) -> Samples:
     """Finite float32 samples, channels averaged."""
+    if given.size == 0:
+        return np.zeros(0, dtype=np.float32)
     scaled = _as_float(given)
     if not np.isfinite(scaled).all():
         raise AudioError("the recording holds NaN or infinite samples; every sample must be a finite number")

@@ -27,12 +27,14 @@ from circlematch.errors import UsageError
 __all__ = [
     "BACKGROUND",
     "BLOCK_FRAMES",
+    "LONGEST_CLIP_MS",
     "SMOOTHED",
     "THRESHOLD",
     "Hit",
     "Outlook",
     "check_threshold",
     "find_hits",
+    "is_clip",
     "padded",
     "smoothed",
 ]
@@ -41,6 +43,7 @@ BACKGROUND = (UNKNOWN, SILENCE)
 BLOCK_FRAMES = 10  # frames between two looks at the scores
 SMOOTHED = 3  # windows whose mean counts
 THRESHOLD = 0.8
+LONGEST_CLIP_MS = 1_200  # a second, and what lossy formats add to it
 
 
 @dataclass(frozen=True)
@@ -79,6 +82,11 @@ def padded(samples: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
     block = BLOCK_FRAMES * FRONT_END.hop_samples
     size = max(FRONT_END.clip_samples, -(-samples.size // block) * block) + (SMOOTHED - 1) * block
     return np.pad(samples, (0, size - samples.size))
+
+
+def is_clip(samples: int) -> bool:
+    """Whether a recording of so many samples at 16 kHz is a clip of one word, which has a most probable class."""
+    return samples * 1000 <= LONGEST_CLIP_MS * FRONT_END.sample_rate_hz
 
 
 def check_threshold(threshold: float) -> None:

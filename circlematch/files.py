@@ -1,9 +1,10 @@
-"""Writing files so that nothing half-made is ever left behind: beside, then rename."""
+"""Writing files and folders so that nothing half-made is ever left behind: beside, then rename."""
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -16,10 +17,16 @@ try:
 except ImportError:  # Windows: nothing is locked there
     fcntl = None  # type: ignore[assignment]
 
-__all__ = ["is_locked", "locked", "write_atomically", "write_json"]
+__all__ = ["is_address", "is_locked", "locked", "whole_folder", "write_atomically", "write_json"]
 
 LOCK = "lock"
 TRIES = 5
+ADDRESS = re.compile(r"[a-z][a-z0-9+.-]+:/", re.IGNORECASE)  # pathlib makes one slash of two; C:/ is a Windows drive
+
+
+def is_address(path: str | Path) -> bool:
+    """Whether somebody gave a web address where a file belongs."""
+    return ADDRESS.match(str(path)) is not None and not os.path.exists(path)
 
 
 def write_atomically(path: Path, write: Callable[[BinaryIO], object]) -> None:
@@ -42,6 +49,17 @@ def write_atomically(path: Path, write: Callable[[BinaryIO], object]) -> None:
         if isinstance(error, OSError) and error.filename in (None, name):
             error.filename = str(path)  # a full disk does not say which file it was, and nobody knows the temporary one
         raise
+
+
+@contextmanager
+def whole_folder(path: Path) -> Iterator[Path]:
+    """A folder beside `path` to be filled; it becomes `path` at the end, and is removed where that is not reached."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=f".{path.name}.", suffix=".part", dir=path.parent) as beside:
+        folder = Path(beside, path.name)  # one level down: only the owner may enter `beside`
+        folder.mkdir()
+        yield folder
+        folder.rename(path)
 
 
 def _umask() -> int:

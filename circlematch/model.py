@@ -1,4 +1,4 @@
-"""A trained model: its card, its weights, and what it says about a recording."""
+"""A trained model: its card, its weights, and its answers."""
 
 from __future__ import annotations
 
@@ -16,13 +16,14 @@ from circlematch import audio, detection
 from circlematch._version import __version__
 from circlematch.compact import compact
 from circlematch.config import FRONT_END, Network, Recipe, Specification, from_dict
-from circlematch.engine import Engine, RawHit, Stream
+from circlematch.engine import Engine, RawHit
 from circlematch.errors import DamagedFileError, UsageError
 from circlematch.parameters import Tensors, check_tensors, parameter_count
 from circlematch.safetensors import digest, read_safetensors, write_safetensors
 
-__all__ = ["Card", "Finished", "Model", "Prediction", "read_model", "write_model"]
+__all__ = ["MODEL_FILE", "Card", "Finished", "Model", "Prediction", "read_model", "write_model"]
 
+MODEL_FILE = "model.safetensors"  # in the folder of a run
 FORMAT = 2
 METADATA_KEY = "circlematch"
 
@@ -108,7 +109,7 @@ class Card:
 
 @dataclass(frozen=True)
 class Prediction:
-    """What a model heard in one clip. Start and end are seconds from the beginning; None for background."""
+    """The most probable class of one clip. Start and end are in seconds; None where that class is no keyword."""
 
     label: str
     score: float
@@ -117,9 +118,9 @@ class Prediction:
     end: float | None
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Model:
-    """A trained network that is ready to answer."""
+    """A trained network, ready to use."""
 
     card: Card
     tensors: Tensors
@@ -129,22 +130,32 @@ class Model:
         """The classes, in the order of the scores."""
         return self.card.labels
 
+    def __repr__(self) -> str:
+        return f"Model({self.card.name}, {self.card.parameters:,} parameters, {len(self.labels)} classes)"
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Card and weights; what was derived from them is made again where it is needed."""
+        return {"card": self.card, "tensors": self.tensors}
+
     def predict(self, samples: npt.ArrayLike, sample_rate: int) -> Prediction:
-        """The keyword in the first second of a recording: its label, score, all scores, start and end."""
-        answer = self.engine.clip(audio.prepare(samples, sample_rate))
-        scores = {label: float(p) for label, p in zip(self.labels, answer.probabilities, strict=True)}
-        start, end = (None if ms < 0 else ms / 1000 for ms in (answer.start_ms, answer.end_ms))
-        return Prediction(self.labels[answer.label], float(answer.probabilities[answer.label]), scores, start, end)
+        """The most probable class of the first second of a recording."""
+        return self.judge(audio.prepare(samples, sample_rate))
 
     def spot(
         self, samples: npt.ArrayLike, sample_rate: int, threshold: float = detection.THRESHOLD
     ) -> list[detection.Hit]:
         """Every keyword in a recording of any length, with its start and end in seconds."""
-        detection.check_threshold(threshold)
-        whole = audio.prepare(samples, sample_rate)
-        stream = Stream(self.engine, threshold)
-        hits = [self.hit(raw) for raw in stream.push(whole) + stream.finish()]
-        return sorted(hits, key=lambda hit: hit.start)
+        from circlematch.spotter import Spotter  # which imports this module
+
+        spotter = Spotter(self, threshold)
+        return [*spotter.hear(audio.prepare(samples, sample_rate)), *spotter.finish()]
+
+    def judge(self, samples: audio.Samples) -> Prediction:
+        """The same as `predict` for samples that `circlematch.read` returned: mono float32 at 16 kHz."""
+        answer = self.engine.clip(samples)
+        scores = {label: float(p) for label, p in zip(self.labels, answer.probabilities, strict=True)}
+        start, end = (None if ms < 0 else ms / 1000 for ms in (answer.start_ms, answer.end_ms))
+        return Prediction(self.labels[answer.label], float(answer.probabilities[answer.label]), scores, start, end)
 
     def hit(self, raw: RawHit) -> detection.Hit:
         """A hit of the engine with the name of its class, in seconds."""
@@ -157,7 +168,7 @@ class Model:
         return self.engine.scores(clips, np.arange(len(clips)) if rows is None else rows)
 
     def insight(self, pictures: npt.NDArray[np.float32]) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.complex64]]:
-        """What the prototypes say to log-mel pictures (B, F, T): responses (B, K, M, T) and moments (B, K, M, Q)."""
+        """Responses (B, K, M, T) and circular moments (B, K, M, Q) of the prototypes on log-mel pictures (B, F, T)."""
         if self.card.network.mean_pooling:
             raise UsageError("a mean-pooling network has no prototypes and so no responses")
         frames = self.engine.unit_frames(pictures)  # (B, T, D)

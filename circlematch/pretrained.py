@@ -1,12 +1,13 @@
-"""The released models, inside the package, and any model file."""
+"""Loading models: the released ones, which lie inside the package, model files, and the folders of runs."""
 
 from __future__ import annotations
 
 from importlib import resources
 from pathlib import Path
 
-from circlematch.errors import UnknownModelError
-from circlematch.model import Card, Model, read_model
+from circlematch.errors import UnknownModelError, did_you_mean
+from circlematch.files import is_address
+from circlematch.model import MODEL_FILE, Card, Model, read_model
 
 __all__ = ["card_page", "cards", "load", "names"]
 
@@ -26,7 +27,7 @@ def _order(name: str) -> tuple[str, int, str]:
 
 
 def cards() -> list[Card]:
-    """What is known about each released model."""
+    """The cards of the released models."""
     return [load(name).card for name in names()]
 
 
@@ -37,13 +38,27 @@ def card_page(name: str) -> Path | None:
 
 
 def load(model: str | Path) -> Model:
-    """A released model by its name, or a model file by its path."""
+    """A released model by its name, or a model file or the folder of a finished run by its path."""
     name = str(model)
     if name in names():
         with resources.as_file(resources.files("circlematch.weights") / f"{name}{SUFFIX}") as path:
             return read_model(path)[0]
     path = Path(model)
+    if path.is_dir() and not (path / MODEL_FILE).is_file():
+        raise UnknownModelError(f"{name} is a folder without {MODEL_FILE}; give the folder of a finished run")
+    if path.is_dir():
+        return read_model(path / MODEL_FILE)[0]
     if path.is_file():
         return read_model(path)[0]
+    raise UnknownModelError(_unknown(name))
+
+
+def _unknown(name: str) -> str:
+    """Why there is no such model, and what to give instead."""
+    if is_address(name):
+        return f"{name} is a web address; download the model and give the file"
     known = ", ".join(names()) or "none in this installation"
-    raise UnknownModelError(f"no model is called {name!r}; released models: {known}; or give the path of a model file")
+    return (
+        f"no model is called {name!r}{did_you_mean(name, names())} (released models: {known}; or give a model file or "
+        "the folder of a run)"
+    )

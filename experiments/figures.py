@@ -338,7 +338,7 @@ def draw_transformations() -> Figure | None:
 
 def draw_explained() -> Figure:
     """What `circlematch explain` draws of README's example."""
-    figure: Figure = picture_of(explain(load(EXPLAINED), read(COMMANDS), FRONT_END.sample_rate_hz, at=0))
+    figure: Figure = picture_of(explain(load(EXPLAINED), read(COMMANDS), at=0))
     return figure
 
 

@@ -1,34 +1,38 @@
-"""`circlematch spot FILE…`: the keyword in each clip, or every keyword in longer recordings."""
+"""`circlematch spot FILE…`: keywords in clips and in long recordings."""
 
 from __future__ import annotations
 
 import argparse
 import sys
 from dataclasses import asdict
-from typing import Any
+from datetime import timedelta
 
-from circlematch import audio, detection, pretrained
+from circlematch import audio, detection
 from circlematch.cli.options import Commands, add_command, add_json, add_model, print_json
-from circlematch.config import FRONT_END
+from circlematch.cli.progress import Progress
+from circlematch.detection import Hit
 from circlematch.errors import AudioError
-from circlematch.model import Model
+from circlematch.spotter import Spotter
 
-LONGEST_CLIP_MS = 1_200  # a second, and what lossy formats add to it
+JSON = (
+    "Print one JSON object a line and file: file, seconds, hits (a list of label, score, start and end) and clip, "
+    "which is the most probable class (label, score, scores) of a recording no longer than 1.2 s and null otherwise."
+)
 
 
 def add(commands: Commands) -> None:
     """Its arguments."""
-    summary = "find keywords in recordings"
+    summary = "Find keywords in recordings of any length."
     parser = add_command(commands, "spot", summary, "circlematch spot yes.wav meeting.flac --threshold 0.9", run)
-    parser.add_argument("files", nargs="+", metavar="FILE", help=f"a recording ({', '.join(audio.SUFFIXES)})")
+    parser.add_argument("files", nargs="+", metavar="FILE", help=f"A recording ({', '.join(audio.SUFFIXES)}).")
     add_model(parser)
     parser.add_argument(
-        "--threshold", type=_share, default=detection.THRESHOLD, help="least probability of a hit in longer recordings"
+        "--threshold", type=_probability, default=detection.THRESHOLD, help="The least probability of a hit."
     )
-    add_json(parser)
+    add_json(parser, JSON)
 
 
-def _share(text: str) -> float:
+def _probability(text: str) -> float:
     try:
         value = float(text)
     except ValueError:
@@ -39,41 +43,58 @@ def _share(text: str) -> float:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Spot in every file; a bad one is reported and the rest goes on."""
-    model = pretrained.load(options.model)
-    results, code = [], 0
+    """Spot in every file. One that fails is reported, and the rest goes on."""
+    spotter, code = Spotter(options.model, options.threshold), 0
     for file in options.files:
+        progress = Progress()
         try:
-            result = _spot(model, file, options.threshold)
+            hits = _listen(spotter, file, progress, to_terminal=not options.json)
         except AudioError as error:
-            print(f"circlematch: {error}", file=sys.stderr)
+            progress.clear()
+            print(f"circlematch: {error}", file=sys.stderr, flush=True)
             code = error.exit_code
             continue
-        results.append(result)
-        if not options.json:
-            print(_text(result))
-    if options.json:
-        print_json(results)
+        progress.clear()
+        if options.json:
+            _print_object(spotter, file, hits)
+        elif not hits:
+            print(f"{file}: {_nothing(spotter)}", flush=True)
     return code
 
 
-def _spot(model: Model, file: str, threshold: float) -> dict[str, Any]:
-    samples = audio.read(file)
-    rate = FRONT_END.sample_rate_hz
-    if samples.size * 1000 <= LONGEST_CLIP_MS * rate:
-        return {"file": file, **asdict(model.predict(samples, rate))}
-    hits = model.spot(samples, rate, threshold)
-    return {"file": file, "seconds": round(samples.size / rate, 3), "hits": [asdict(hit) for hit in hits]}
+def _listen(spotter: Spotter, file: str, progress: Progress, to_terminal: bool) -> list[Hit]:
+    """The hits of a file, printed as they are found."""
+
+    def show(seconds: float) -> None:
+        progress.show(f"{file}: {_clock(seconds)} of {_clock(total)}")
+
+    total, hits = audio.duration(file), []
+    for hit in spotter.listen(file, show):
+        hits.append(hit)
+        if to_terminal:
+            progress.clear()
+            print(f"{file}: {hit.label}  {hit.score:.1%}  {hit.start:.2f}–{hit.end:.2f} s", flush=True)
+    return hits
 
 
-def _text(result: dict[str, Any]) -> str:
-    if "hits" not in result:
-        return f"{result['file']}: {_found(result)}"
-    if not result["hits"]:
-        return f"{result['file']}: no keyword in {result['seconds']:.1f} s"
-    return "\n".join(f"{result['file']}: {_found(hit)}" for hit in result["hits"])
+def _clock(seconds: float) -> str:
+    return str(timedelta(seconds=round(seconds)))
 
 
-def _found(hit: dict[str, Any]) -> str:
-    where = "" if hit["start"] is None else f"  {hit['start']:.2f}–{hit['end']:.2f} s"
-    return f"{hit['label']}  {hit['score']:.1%}{where}"
+def _nothing(spotter: Spotter) -> str:
+    clip = spotter.clip
+    most_probable = "" if clip is None else f"; most probable class: {clip.label}, {clip.score:.1%}"
+    return f"no keyword in {spotter.seconds:.1f} s{most_probable}"
+
+
+def _print_object(spotter: Spotter, file: str, hits: list[Hit]) -> None:
+    clip = spotter.clip
+    most_probable = None if clip is None else {"label": clip.label, "score": clip.score, "scores": clip.scores}
+    print_json(
+        {
+            "file": file,
+            "seconds": round(spotter.seconds, 3),
+            "hits": [asdict(hit) for hit in hits],
+            "clip": most_probable,
+        }
+    )
