@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import argparse
 import errno
+import io
 import os
 import sys
 from collections.abc import Sequence
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from circlematch._version import __version__
 from circlematch.cli import bench, data, evaluate, explain, export, finish, models, spot, train
-from circlematch.errors import CircleMatchError
+from circlematch.errors import CircleMatchError, did_you_mean
 
 __all__ = ["Parser", "main"]
 
@@ -20,14 +21,26 @@ COMMANDS = (models, spot, explain, train, finish, evaluate, export, data, bench)
 
 
 class Parser(argparse.ArgumentParser):
-    """Misuse gets one line, and exit code 2."""
+    """Misuse gets one line, with a guess at what was meant, and exit code 2."""
 
     def error(self, message: str) -> NoReturn:
         """Say what was wrong and where help is."""
         self.exit(2, f"{self.prog}: {message} (see {self.prog} --help)\n")
 
+    def refuse(self, unknown: Sequence[str]) -> NoReturn:
+        """Say that arguments are unknown, and which option the first of them may have meant."""
+        guess = did_you_mean(unknown[0].partition("=")[0], self._option_string_actions)
+        self.error(f"unrecognized arguments: {' '.join(unknown)}{guess}")
 
-def build_parser() -> argparse.ArgumentParser:
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        """What argparse asks before it accepts a command, or a value of an option with choices."""
+        if action.choices is not None and value not in action.choices:
+            known = [str(choice) for choice in action.choices]
+            guess = did_you_mean(str(value), known)
+            raise argparse.ArgumentError(action, f"invalid choice: {value!r}{guess} (choose from {', '.join(known)})")
+
+
+def build_parser() -> Parser:
     """The whole command line."""
     parser = Parser(prog="circlematch", description="A keyword spotter of one to seven thousand parameters.")
     parser.add_argument("--version", action="version", version=f"circlematch {__version__}")
@@ -39,7 +52,13 @@ def build_parser() -> argparse.ArgumentParser:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit code: 0 done, 1 failed, 2 misused."""
-    options = build_parser().parse_args(arguments)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # a file's name may be one that the terminal cannot show
+    parser = build_parser()
+    options, unknown = parser.parse_known_args(arguments)
+    if unknown:
+        used: Parser = getattr(options, "parser", parser)
+        used.refuse(unknown)
     try:
         return int(options.run(options))
     except CircleMatchError as error:
@@ -51,6 +70,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
     except OSError as error:
         return _fail(_explain(error), 1)
+    except MemoryError:
+        return _fail("there is not enough memory", 1)
 
 
 def _fail(message: str, code: int) -> int:
@@ -62,7 +83,7 @@ def _explain(error: OSError) -> str:
     """What the system refused, and what to do."""
     where = f"{error.filename}: " if error.filename else ""
     if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-        return f"{where}the disk is full ({error.strerror}); free some room and run the same command again"
+        return f"{where}the disk is full ({error.strerror}); free some space and run the same command again"
     if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
         return f"{where}{error.strerror}; choose a place that you may write to"
     return f"{where}{error.strerror or error}"

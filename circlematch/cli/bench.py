@@ -1,4 +1,4 @@
-"""`circlematch bench`: speed, as a ratio against the plain implementation in the same run."""
+"""`circlematch bench`: speed, compared with plain implementations in the same run."""
 
 from __future__ import annotations
 
@@ -16,24 +16,28 @@ NO_ONNX = "not installed: pip install torch onnx onnxscript onnxruntime"
 
 def add(commands: Commands) -> None:
     """Its subcommands."""
-    summary = "measure speed against plain implementations in the same run"
+    summary = "Measure speed, compared with plain implementations in the same run."
     parser = commands.add_parser("bench", help=summary, description=summary)
     inner = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     train = add_command(
-        inner, "train", "training, against a plain PyTorch loop", "circlematch bench train --width 16", run_train
+        inner,
+        "train",
+        "Measure training speed, compared with a plain PyTorch loop.",
+        "circlematch bench train --width 16",
+        run_train,
     )
-    train.add_argument("--width", type=int, default=Network().width, help="D")
-    train.add_argument("--rounds", type=int, default=6, help="turns of both; the best counts")
+    train.add_argument("--width", type=int, default=Network().width, help="The width D of the network.")
+    train.add_argument("--rounds", type=int, default=6, help="How often each is measured; the fastest round counts.")
     add_json(train)
     stream = add_command(
         inner,
         "stream",
-        "streaming, against computing the whole window with every hop of 10 ms",
+        "Measure streaming speed, compared with computing the whole window every 10 ms.",
         "circlematch bench stream --model d16-gsc",
         run_stream,
     )
     add_model(stream)
-    stream.add_argument("--rounds", type=int, default=20, help="turns of each; the best counts")
+    stream.add_argument("--rounds", type=int, default=20, help="How often each is measured; the fastest round counts.")
     add_json(stream)
 
 
@@ -61,9 +65,9 @@ def run_stream(options: argparse.Namespace) -> int:
         "the engine, streaming": result.engine,
         "  with a score every 10 ms": result.every_frame,
         "  from Python, 10 ms at a time": result.spotter,
-        "the engine, the whole window anew": result.window,
-        "PyTorch, the whole window anew": result.torch,
-        "ONNX Runtime, the whole window anew": result.onnx,
+        "the engine, whole window": result.window,
+        "PyTorch, whole window": result.torch,
+        "ONNX Runtime, whole window": result.onnx,
     }
     for title, us in rows.items():
         missing = "not installed: pip install torch" if title.startswith("PyTorch") else NO_ONNX

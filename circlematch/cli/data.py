@@ -1,4 +1,4 @@
-"""`circlematch data`: get the official archives, make words to try things on, look at a dataset."""
+"""`circlematch data`: download the official archives, synthesise words, show a dataset."""
 
 from __future__ import annotations
 
@@ -8,29 +8,31 @@ from pathlib import Path
 from typing import Any
 
 from circlematch.cli.options import DEFAULT_DATA, Commands, add_command, add_dataset, add_json, print_json, read_dataset
+from circlematch.cli.progress import Progress
 from circlematch.data import download
 from circlematch.data.dataset import Dataset
 from circlematch.errors import UsageError
+from circlematch.files import whole_folder
 
 
 def add(commands: Commands) -> None:
-    """Its three subcommands."""
-    summary = "get, make or look at datasets"
+    """Its subcommands."""
+    summary = "Download, synthesise or show datasets."
     parser = commands.add_parser("data", help=summary, description=summary)
     inner = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     notes = "; ".join(f"{name}: {archive.note}" for name, archive in download.ARCHIVES.items())
-    get = add_command(inner, "get", "download an official archive", "circlematch data get gsc1 --to data", run_get)
-    get.add_argument("name", choices=tuple(download.ARCHIVES), help=notes)
-    get.add_argument("--to", type=Path, default=Path(DEFAULT_DATA), help="folder to put it in")
+    get = add_command(inner, "get", "Download an official archive.", "circlematch data get gsc1 --to data", run_get)
+    get.add_argument("name", choices=tuple(download.ARCHIVES), help=f"The archive ({notes}).")
+    get.add_argument("--to", type=Path, default=Path(DEFAULT_DATA), help="The folder to put it in.")
     make = add_command(
-        inner, "make", "synthesise a folder of words to try things on", "circlematch data make words", run_make
+        inner, "make", "Synthesise a folder of words to try things on.", "circlematch data make words", run_make
     )
-    make.add_argument("folder", type=Path, help="a folder that does not exist yet")
-    make.add_argument("--speakers", type=int, default=24, help="how many voices")
-    make.add_argument("--takes", type=int, default=3, help="recordings of each word by each voice")
-    make.add_argument("--seed", type=int, default=0, help="of the voices")
+    make.add_argument("folder", type=Path, help="A folder that does not exist yet.")
+    make.add_argument("--speakers", type=int, default=24, help="The number of voices.")
+    make.add_argument("--takes", type=int, default=3, help="Recordings of each word by each voice.")
+    make.add_argument("--seed", type=int, default=0, help="The seed of the voices.")
     show = add_command(
-        inner, "show", "show a dataset's classes and splits", "circlematch data show --data words", run_show
+        inner, "show", "Show the classes and splits of a dataset.", "circlematch data show --data words", run_show
     )
     add_dataset(show)
     add_json(show)
@@ -46,7 +48,7 @@ def run_get(options: argparse.Namespace) -> int:
 
 
 def run_make(options: argparse.Namespace) -> int:
-    """Synthesise words."""
+    """Synthesise words beside the folder, and rename them into place at the end."""
     from circlematch.data.synthetic import WORDS, write_words
 
     if options.folder.exists():
@@ -55,7 +57,14 @@ def run_make(options: argparse.Namespace) -> int:
         raise UsageError(f"{options.speakers} speakers with {options.takes} takes; at least 3 and 1 are needed")
     if options.seed < 0:
         raise UsageError(f"--seed is {options.seed}; give a number of at least 0")
-    count = write_words(options.folder, speakers=options.speakers, takes=options.takes, seed=options.seed)
+    progress = Progress()
+
+    def show(done: int, total: int) -> None:
+        progress.show(f"{options.folder}: {done:,} of {total:,} recordings")
+
+    with whole_folder(options.folder) as beside:
+        count = write_words(beside, speakers=options.speakers, takes=options.takes, seed=options.seed, progress=show)
+    progress.clear()
     print(f"{options.folder}: {count} recordings of {', '.join(WORDS)}")
     return 0
 
