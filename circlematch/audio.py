@@ -29,6 +29,7 @@ SUFFIXES = (".wav", ".flac", ".ogg", ".opus", ".mp3")
 TYPES = ("f2", "f4", "f8", "f16", "i2", "i4", "u1")  # in either byte order
 SHORTEST_MS = 50  # five frames: the least that five ordered prototypes can fill
 BLOCK_SAMPLES = 2**19  # read at a time, of all channels together: 2 MiB
+UNKNOWN_LENGTH = 2**63 - 1  # frames, in libsndfile, where the header does not tell, as that of a piped FLAC file
 
 Samples = npt.NDArray[np.float32]
 
@@ -50,7 +51,7 @@ def blocks(path: str | Path) -> Iterator[Samples]:
         while (chunk := sound.read(size, dtype="float32", always_2d=True)).size:
             yield converter.convert(chunk)
         _check_length(converter.frames, sound.samplerate)
-        if converter.frames < sound.frames and sound.format != "MP3":  # MP3 may only estimate its length
+        if converter.frames < sound.frames != UNKNOWN_LENGTH and sound.format != "MP3":  # MP3 may only estimate it
             there, claimed = (frames / sound.samplerate for frames in (converter.frames, sound.frames))
             raise AudioError(f"the recording is cut off after {there:.2f} s of the {claimed:.2f} s in its header")
         yield converter.finish()
@@ -72,9 +73,18 @@ def second_of(path: str | Path, start_ms: int = 0) -> Samples:
 
 
 def duration(path: str | Path) -> float:
-    """How many seconds a recording lasts, from its header."""
+    """How many seconds a recording lasts: what its header says, or, where that says nothing, what can be read."""
     with _opened(path) as sound:
-        return float(sound.frames / as_rate(sound.samplerate))
+        if sound.frames != UNKNOWN_LENGTH:
+            return float(sound.frames / as_rate(sound.samplerate))
+    return sum(block.size for block in blocks(path)) / FRONT_END.sample_rate_hz
+
+
+class _FromBeginningToEnd(soundfile.SoundFile):  # type: ignore[misc]  # soundfile has no types
+    """A file in which soundfile never seeks. It would after every read, which fails at the end of a cut FLAC file."""
+
+    def seekable(self) -> bool:
+        return False
 
 
 @contextmanager
@@ -87,7 +97,7 @@ def _opened(path: str | Path) -> Iterator[Any]:
         raise AudioError(f"{path} is a folder; give a recording ({', '.join(SUFFIXES)})")
     name = os.fsencode(path) if os.name == "posix" else path  # soundfile encodes a str as strict UTF-8
     try:
-        with soundfile.SoundFile(name) as sound:
+        with _FromBeginningToEnd(name) as sound:
             yield sound
     except AudioError as error:
         raise AudioError(f"{path}: {error}") from error

@@ -38,9 +38,7 @@ def test_the_moments_are_those_of_the_responses(model: Model, recording: np.ndar
     assert what.from_seconds == 6.0
 
 
-def test_without_label_and_time_the_second_around_the_best_hit_is_explained(
-    model: Model, recording: np.ndarray
-) -> None:
+def test_the_second_around_the_best_hit_is_explained(model: Model, recording: np.ndarray) -> None:
     best = max(model.spot(recording, 16_000), key=lambda hit: hit.score)
     what = explain(model, recording)
     assert what.prediction.label == what.label == best.label
