@@ -47,7 +47,7 @@ def blocks(path: str | Path) -> Iterator[Samples]:
     """
     with _opened(path) as sound:
         converter = Converter(sound.samplerate)
-        size = max(BLOCK_SAMPLES // sound.channels, 1)
+        size = max(min(BLOCK_SAMPLES // sound.channels, sound.frames), 1)
         while (chunk := sound.read(size, dtype="float32", always_2d=True)).size:
             yield converter.convert(chunk)
         _check_length(converter.frames, sound.samplerate)
