@@ -101,8 +101,6 @@ def _opened(path: str | Path) -> Iterator[Any]:
             yield sound
     except AudioError as error:
         raise AudioError(f"{path}: {error}") from error
-    except MemoryError as error:
-        raise AudioError(f"{path}: there is not enough memory to read it") from error
     except (RuntimeError, OSError, ValueError, TypeError) as error:  # libsndfile's are RuntimeErrors
         raise AudioError(f"{path}{_reason(path, error)}") from error
 

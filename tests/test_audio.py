@@ -326,16 +326,6 @@ def test_a_file_with_wrong_bytes_is_read_or_refused_and_named(tmp_path: Path, su
         assert np.isfinite(samples).all()
 
 
-def test_a_file_for_which_there_is_no_memory_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = write_sound(tmp_path / "large.wav", tone(440))
-
-    def fail(*_: Any, **__: Any) -> None:
-        raise MemoryError
-
-    monkeypatch.setattr(soundfile.SoundFile, "read", fail)
-    assert "not enough memory" in refusal_of_file(path)
-
-
 READ_AS_NOBODY = """
 import os, sys
 from circlematch import audio

@@ -49,10 +49,11 @@ def run(options: argparse.Namespace) -> int:
         progress = Progress()
         try:
             hits = _listen(spotter, file, progress, to_terminal=not options.json)
-        except AudioError as error:
+        except (AudioError, MemoryError) as error:
             progress.clear()
-            print(f"circlematch: {error}", file=sys.stderr, flush=True)
-            code = error.exit_code
+            reason = f"{file}: there is not enough memory to read it" if isinstance(error, MemoryError) else error
+            print(f"circlematch: {reason}", file=sys.stderr, flush=True)
+            code = AudioError.exit_code
             continue
         progress.clear()
         if options.json:
