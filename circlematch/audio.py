@@ -21,8 +21,8 @@ from circlematch.errors import AudioError
 from circlematch.files import is_address
 
 __all__ = [
-    *("SUFFIXES", "Converter", "as_array", "as_mono", "as_rate", "blocks", "duration", "first_second", "prepare"),
-    *("read", "second_of", "take", "to_int16"),
+    *("SUFFIXES", "Converter", "as_array", "as_mono", "as_rate", "blocks", "check_prepared", "duration"),
+    *("first_second", "prepare", "read", "second_of", "take", "to_int16"),
 ]
 
 SUFFIXES = (".wav", ".flac", ".ogg", ".opus", ".mp3")
@@ -166,6 +166,14 @@ class Converter:
 
 def _contiguous(samples: npt.NDArray[Any]) -> Samples:
     return np.ascontiguousarray(samples, dtype=np.float32)
+
+
+def check_prepared(samples: Samples) -> None:
+    """Raise unless samples are as `read` and `prepare` return them, but for NaN, which the engine takes as 0."""
+    if samples.dtype != np.float32 or samples.ndim != 1 or not samples.flags.c_contiguous:
+        raise AudioError(
+            f"samples are {samples.dtype} with the shape {samples.shape}; give what circlematch.read returns"
+        )
 
 
 def as_array(samples: npt.ArrayLike) -> npt.NDArray[np.generic]:

@@ -173,8 +173,4 @@ def _raw(hit: Any) -> RawHit:
 
 
 def _samples(samples: Samples) -> Any:
-    if samples.ndim != 1 or samples.dtype not in (np.int16, np.float32):
-        raise UsageError(
-            f"samples are {samples.dtype} with the shape {samples.shape}; give int16 or float32, (samples,)"
-        )
     return ffi.from_buffer("int16_t[]" if samples.dtype == np.int16 else "float[]", samples)

@@ -151,7 +151,8 @@ class Model:
         return [*spotter.hear(audio.prepare(samples, sample_rate)), *spotter.finish()]
 
     def judge(self, samples: audio.Samples) -> Prediction:
-        """The same as `predict` for samples that `circlematch.read` returned: mono float32 at 16 kHz."""
+        """The same as `predict` for samples as `circlematch.read` returns them: mono float32 at 16 kHz."""
+        audio.check_prepared(samples)
         answer = self.engine.clip(samples)
         scores = {label: float(p) for label, p in zip(self.labels, answer.probabilities, strict=True)}
         start, end = (None if ms < 0 else ms / 1000 for ms in (answer.start_ms, answer.end_ms))

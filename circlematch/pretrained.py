@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from importlib import resources
 from pathlib import Path
 
@@ -43,11 +44,7 @@ def load(model: str | Path) -> Model:
     if name in names():
         with resources.as_file(resources.files("circlematch.weights") / f"{name}{SUFFIX}") as path:
             return read_model(path)[0]
-    path = Path(model)
-    if path.is_dir() and not (path / MODEL_FILE).is_file():
-        raise UnknownModelError(f"{name} is a folder without {MODEL_FILE}; give the folder of a finished run")
-    if path.is_dir():
-        return read_model(path / MODEL_FILE)[0]
+    path = Path(model, MODEL_FILE) if os.path.isdir(model) else Path(model)
     if path.is_file():
         return read_model(path)[0]
     raise UnknownModelError(_unknown(name))
@@ -57,8 +54,9 @@ def _unknown(name: str) -> str:
     """Why there is no such model, and what to give instead."""
     if is_address(name):
         return f"{name} is a web address; download the model and give the file"
+    if os.path.isdir(name):
+        what = f"{name!r} is a folder without {MODEL_FILE}"
+    else:
+        what = f"no model is called {name!r}{did_you_mean(name, names())}"
     known = ", ".join(names()) or "none in this installation"
-    return (
-        f"no model is called {name!r}{did_you_mean(name, names())} (released models: {known}; or give a model file or "
-        "the folder of a run)"
-    )
+    return f"{what} (released models: {known}; or give a model file or the folder of a finished run)"

@@ -73,7 +73,8 @@ class Spotter:
         return hits
 
     def hear(self, samples: audio.Samples) -> list[detection.Hit]:
-        """The same for samples as `circlematch.read` returns them: mono float32 at 16 kHz, already checked."""
+        """The same as `feed` for samples as `circlematch.read` returns them: mono float32 at 16 kHz."""
+        audio.check_prepared(samples)
         if not self._hearing:
             self.reset()
             self._hearing = True

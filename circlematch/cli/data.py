@@ -60,7 +60,7 @@ def run_make(options: argparse.Namespace) -> int:
     progress = Progress()
 
     def show(done: int, total: int) -> None:
-        progress.show(f"{options.folder}: {done:,} of {total:,} recordings")
+        progress.show(f"{done:,} of {total:,} recordings  {options.folder}")
 
     with whole_folder(options.folder) as beside:
         count = write_words(beside, speakers=options.speakers, takes=options.takes, seed=options.seed, progress=show)

@@ -67,7 +67,7 @@ def _listen(spotter: Spotter, file: str, progress: Progress, to_terminal: bool) 
     """The hits of a file, printed as they are found."""
 
     def show(seconds: float) -> None:
-        progress.show(f"{file}: {_clock(seconds)} of {_clock(total)}")
+        progress.show(f"{_clock(seconds)} of {_clock(total)}  {file}")
 
     total, hits = audio.duration(file), []
     for hit in spotter.listen(file, show):
