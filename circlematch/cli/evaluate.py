@@ -25,10 +25,11 @@ def add(commands: Commands) -> None:
     parser.add_argument(
         "--split",
         action="append",
+        metavar="SPLIT",
         help="A split: train, validation, test, archive or archive-zero; may be repeated. (default: test and archive)",
     )
     parser.add_argument("--confusion", type=Path, metavar="PNG", help="Draw the confusion matrix of the first split.")
-    add_json(parser, "Print one JSON object a line and split.")
+    add_json(parser, "Print one JSON object per split, each on a line.")
 
 
 def run(options: argparse.Namespace) -> int:

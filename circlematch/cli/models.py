@@ -24,7 +24,7 @@ def add(commands: Commands) -> None:
     parser.add_argument(
         "name", nargs="?", help="A released model's name, a model file or the folder of a run, to show its card."
     )
-    add_json(parser, "Print one JSON object a line and model.")
+    add_json(parser, "Print one JSON object per model, each on a line.")
 
 
 def run(options: argparse.Namespace) -> int:

@@ -15,8 +15,9 @@ from circlematch.errors import AudioError
 from circlematch.spotter import Spotter
 
 JSON = (
-    "Print one JSON object a line and file: file, seconds, hits (a list of label, score, start and end) and clip, "
-    "which is the most probable class (label, score, scores) of a recording no longer than 1.2 s and null otherwise."
+    "Print one JSON object per file, each on a line: file, seconds, hits (each with label, score, start, end) and "
+    f"clip. For a recording of at most {detection.LONGEST_CLIP_MS / 1000:g} s, clip is its most probable class (label, "
+    "score, scores); for a longer one it is null."
 )
 
 
