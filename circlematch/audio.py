@@ -42,8 +42,7 @@ def read(path: str | Path) -> Samples:
 def blocks(path: str | Path) -> Iterator[Samples]:
     """The recording as mono float32 samples at 16 kHz, block by block.
 
-    A recording that is too short, cut off or otherwise damaged raises AudioError where that shows: blocks before the
-    damage are yielded first.
+    A recording that is too short, cut off or damaged raises AudioError. Blocks before the damage are yielded first.
     """
     with _opened(path) as sound:
         converter = Converter(sound.samplerate)
@@ -58,9 +57,9 @@ def blocks(path: str | Path) -> Iterator[Samples]:
 
 
 def second_of(path: str | Path, start_ms: int = 0) -> Samples:
-    """One second of a recording from `start_ms` on, with zeros behind it where the recording ends; 16 kHz.
+    """One second of a recording from `start_ms` on, at 16 kHz, padded with zeros if the recording ends earlier.
 
-    What lies behind that second is not read.
+    The file is not read beyond that second.
     """
     first = start_ms * FRONT_END.sample_rate_hz // 1000
     parts, there = [], 0
@@ -73,7 +72,7 @@ def second_of(path: str | Path, start_ms: int = 0) -> Samples:
 
 
 def duration(path: str | Path) -> float:
-    """How many seconds a recording lasts: what its header says, or, where that says nothing, what can be read."""
+    """The length of a recording in seconds, from its header. If the header does not say it, the file is read."""
     with _opened(path) as sound:
         if sound.frames != UNKNOWN_LENGTH:
             return float(sound.frames / as_rate(sound.samplerate))
@@ -89,7 +88,7 @@ class _FromBeginningToEnd(soundfile.SoundFile):  # type: ignore[misc]  # soundfi
 
 @contextmanager
 def _opened(path: str | Path) -> Iterator[Any]:
-    """The open file. Whatever goes wrong while it is read becomes an AudioError that begins with the file's name."""
+    """The open file. Every error while it is read becomes an AudioError that begins with the file's name."""
     if is_address(path):
         raise AudioError(f"{path} is a web address; download the recording and give the file")
     path = Path(path)
@@ -106,7 +105,7 @@ def _opened(path: str | Path) -> Iterator[Any]:
 
 
 def _reason(path: Path, error: Exception) -> str:
-    """Why a file could not be read. libsndfile reports a missing permission and a damaged file alike."""
+    """The reason why a file could not be read. libsndfile reports a missing permission and a damaged file alike."""
     try:
         path.open("rb").close()
     except FileNotFoundError:
@@ -130,11 +129,13 @@ def prepare(samples: npt.ArrayLike, sample_rate: int) -> Samples:
 
 
 def _check_length(frames: int, sample_rate: int) -> None:
-    """Raise unless a recording has the least that is needed."""
+    """Raise if a recording is too short."""
     if frames == 0:
-        raise AudioError(f"the recording is empty; {SHORTEST_MS} ms is the least")
+        raise AudioError(f"the recording is empty; it must last at least {SHORTEST_MS} ms")
     if frames * 1000 < SHORTEST_MS * sample_rate:
-        raise AudioError(f"the recording lasts {1000 * frames / sample_rate:.0f} ms; {SHORTEST_MS} ms is the least")
+        raise AudioError(
+            f"the recording lasts {1000 * frames / sample_rate:.0f} ms; it must last at least {SHORTEST_MS} ms"
+        )
 
 
 class Converter:
@@ -148,18 +149,18 @@ class Converter:
         self.frames = 0  # converted so far
         self._resampler: Any = None
         if self.sample_rate != FRONT_END.sample_rate_hz:
-            import soxr  # most recordings need none of it, and it takes its time to import
+            import soxr  # slow to import, and 16 kHz recordings do not need it
 
             self._resampler = soxr.ResampleStream(self.sample_rate, FRONT_END.sample_rate_hz, 1, dtype="float32")
 
     def convert(self, chunk: npt.ArrayLike) -> Samples:
-        """The next samples, (samples,) or (samples, channels), converted. A chunk that is refused changes nothing."""
+        """Convert the next chunk, (samples,) or (samples, channels). A chunk that is refused changes nothing."""
         mono = as_mono(as_array(chunk))
         self.frames += mono.size
         return mono if self._resampler is None else _contiguous(self._resampler.resample_chunk(mono))
 
     def finish(self) -> Samples:
-        """The samples that the resampler still holds, at the recording's end."""
+        """The last samples, which the resampler held back."""
         nothing = np.zeros(0, dtype=np.float32)
         return nothing if self._resampler is None else _contiguous(self._resampler.resample_chunk(nothing, last=True))
 
@@ -169,7 +170,7 @@ def _contiguous(samples: npt.NDArray[Any]) -> Samples:
 
 
 def check_prepared(samples: Samples) -> None:
-    """Raise unless samples are as `read` and `prepare` return them, but for NaN, which the engine takes as 0."""
+    """Raise unless samples have the type and the shape that `read` and `prepare` return."""
     if samples.dtype != np.float32 or samples.ndim != 1 or not samples.flags.c_contiguous:
         raise AudioError(
             f"samples are {samples.dtype} with the shape {samples.shape}; give what circlematch.read returns"
@@ -177,7 +178,7 @@ def check_prepared(samples: Samples) -> None:
 
 
 def as_array(samples: npt.ArrayLike) -> npt.NDArray[np.generic]:
-    """Samples as an array (samples,) or (samples, channels) of a type that sound has."""
+    """Samples as an array (samples,) or (samples, channels), of a type that audio files use."""
     try:
         given = np.asarray(samples)
     except ValueError as error:  # rows of different lengths
@@ -190,7 +191,7 @@ def as_array(samples: npt.ArrayLike) -> npt.NDArray[np.generic]:
 
 
 def as_rate(sample_rate: int) -> int:
-    """A sample rate that can be one."""
+    """The sample rate as an int; raises if it is not a plausible rate."""
     if isinstance(sample_rate, bool) or not isinstance(sample_rate, int | np.integer):
         raise AudioError(f"sample_rate is {sample_rate!r}; give whole samples per second, such as 16000")
     if not 1_000 <= sample_rate <= 768_000:
@@ -199,7 +200,7 @@ def as_rate(sample_rate: int) -> int:
 
 
 def as_mono(given: npt.NDArray[np.generic]) -> Samples:
-    """Finite float32 samples, channels averaged."""
+    """Float32 samples with the channels averaged; raises if any is NaN or infinite."""
     if given.size == 0:
         return np.zeros(0, dtype=np.float32)
     scaled = _as_float(given)
@@ -211,7 +212,7 @@ def as_mono(given: npt.NDArray[np.generic]) -> Samples:
 
 def _as_float(samples: npt.NDArray[np.generic]) -> Samples:
     if samples.dtype.kind == "f":
-        with np.errstate(over="ignore"):  # becomes infinite, and is refused as such
+        with np.errstate(over="ignore"):  # the overflow is infinite, which is refused later
             return samples.astype(np.float32, copy=False)
     if samples.dtype == np.uint8:  # WAV's only unsigned type has its zero at 128
         return (samples.astype(np.float32) - 128.0) / 128.0
@@ -219,7 +220,7 @@ def _as_float(samples: npt.NDArray[np.generic]) -> Samples:
 
 
 def first_second(samples: Samples) -> Samples:
-    """The first second, with zeros behind it where the recording is shorter."""
+    """The first second, padded with zeros if the recording is shorter."""
     clip = np.zeros(FRONT_END.clip_samples, dtype=np.float32)
     length = min(samples.size, clip.size)
     clip[:length] = samples[:length]
@@ -227,13 +228,13 @@ def first_second(samples: Samples) -> Samples:
 
 
 def to_int16(samples: Samples) -> npt.NDArray[np.int16]:
-    """Samples as 16-bit integers, clipped: exact for what was read from a 16-bit file."""
+    """Samples as 16-bit integers, clipped; exact for samples from a 16-bit file."""
     scaled: Samples = np.clip(np.rint(samples * np.float32(32768.0)), -32768, 32767)
     return scaled.astype(np.int16)
 
 
 def take(clips: npt.NDArray[np.int16], rows: npt.NDArray[np.int64]) -> npt.NDArray[np.int16]:
-    """Rows of `clips`, and silence where a row is negative: (B, samples)."""
+    """Rows of `clips`, with zeros for negative rows: (B, samples)."""
     out = np.zeros((len(rows), clips.shape[1]), dtype=np.int16)
     spoken = rows >= 0
     out[spoken] = clips[rows[spoken]]

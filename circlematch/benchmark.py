@@ -1,4 +1,4 @@
-"""Speed of training and streaming, compared with plain implementations: interleaved, the best of several rounds."""
+"""Speed of training and streaming, each compared with a plain implementation in the same run."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from circlematch.training.targets import smoothed
 
 __all__ = ["StreamSpeed", "TrainSpeed", "measure_streaming", "measure_training"]
 
-NATIVE_STEPS = 5  # in a round: one alone is too short to time
-STREAM_SECONDS = 2  # in a round
-WINDOWS = 10  # in a round of those that compute every window from scratch
+NATIVE_STEPS = 5  # steps per timed round: a single step is too short to time
+STREAM_SECONDS = 2  # of sound per timed round
+WINDOWS = 10  # recomputed windows per timed round
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class TrainSpeed:
 
     @property
     def ratio(self) -> float:
-        """How many times faster than plain PyTorch."""
+        """Native speed divided by that of plain PyTorch."""
         return self.native / self.plain
 
     def summary(self) -> dict[str, Any]:
@@ -58,7 +58,7 @@ class TrainSpeed:
 
 
 def measure_training(width: int, threads: int | None = None, rounds: int = 6) -> TrainSpeed:
-    """Measure in turn one step of the plain loop and the mean of five native steps; the fastest round counts."""
+    """Alternate between the plain loop and the native step for `rounds` rounds, and keep the fastest round of each."""
     require("torch", extra="torch", purpose="the plain loop of the benchmark")
     from circlematch.nn.plain_loop import PlainLoop
 
@@ -96,11 +96,11 @@ def measure_training(width: int, threads: int | None = None, rounds: int = 6) ->
 
 @dataclass(frozen=True)
 class StreamSpeed:
-    """Microseconds for one hop of 10 ms, front end included; None where what it needs is not installed."""
+    """Microseconds per hop of 10 ms, front end included; None if a package is not installed."""
 
     model: str
-    engine: float  # samples as they come; a window is scored every 100 ms
-    every_frame: float  # the same with a window every 10 ms
+    engine: float  # streaming, with a score every 100 ms
+    every_frame: float  # streaming, with a score every 10 ms
     spotter: float  # Spotter.feed with 10 ms at a time: the engine and Python's overhead
     window: float  # (a) the same engine on the whole window, every hop
     torch: float | None  # (b) the network in PyTorch on the whole window, every hop
@@ -109,7 +109,7 @@ class StreamSpeed:
     model_bytes: int
 
     def summary(self) -> dict[str, Any]:
-        """As plain data, with the ratios."""
+        """The speeds as plain data, with their ratios."""
         slower = {"window": self.window, "torch": self.torch, "onnx": self.onnx}
         return {
             "model": self.model,
@@ -124,9 +124,9 @@ class StreamSpeed:
 
 
 def measure_streaming(model: Model, rounds: int = 20) -> StreamSpeed:
-    """Measure in turn, on one thread, the stream and what recomputes the window every hop; the fastest round counts.
+    """Alternate on one thread between streaming and recomputing the window, and keep the fastest round of each.
 
-    The input is noise of changing loudness. The threshold is 1, so there are no hits: they are rare in real use, too.
+    The input is noise of changing loudness. The threshold is 1, so that there are no hits, which are rare in use, too.
     """
     generator = np.random.default_rng(0)
     swell = np.repeat(generator.uniform(0, 0.2, 20 * STREAM_SECONDS), FRONT_END.sample_rate_hz // 20)

@@ -1,11 +1,11 @@
-"""Every error that CircleMatch raises on purpose.
+"""The errors of CircleMatch.
 
 CircleMatchError
-├── UsageError(ValueError)      what was given cannot work; the command line exits with 2
+├── UsageError(ValueError)      wrong input; the command line exits with 2
 │   ├── AudioError              a recording or an array of samples that cannot be used
 │   ├── DatasetError            a folder, list or manifest that is not as it must be
 │   └── UnknownModelError       a model that is neither a released name nor a file nor the folder of a run
-├── DamagedFileError            a model file or checkpoint that cannot be trusted; exit code 1
+├── DamagedFileError            a model file or checkpoint that is damaged; exit code 1
 ├── DownloadError               an archive that did not arrive whole; exit code 1
 ├── DivergedError               a training run whose loss is not finite; exit code 1
 └── MissingExtraError           an optional dependency is needed; the message holds the pip command
@@ -42,7 +42,7 @@ class CircleMatchError(Exception):
 
 
 class UsageError(CircleMatchError, ValueError):
-    """What was given cannot work."""
+    """Wrong input."""
 
     exit_code = 2
 
@@ -64,7 +64,7 @@ class DivergedError(CircleMatchError):
 
 
 class DamagedFileError(CircleMatchError):
-    """A model file or checkpoint that cannot be trusted."""
+    """A model file or checkpoint that is damaged."""
 
 
 class DownloadError(CircleMatchError):
@@ -76,7 +76,7 @@ class MissingExtraError(CircleMatchError, ImportError):
 
 
 def did_you_mean(given: str, known: Iterable[str]) -> str:
-    """The end of a message about an unknown name: the known name that is most like it, if one is."""
+    """A suggestion for the end of a message about an unknown name; empty if no known name is similar."""
     close = get_close_matches(given, list(known), n=1)
     return f"; did you mean {close[0]}?" if close else ""
 

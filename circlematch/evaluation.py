@@ -1,4 +1,4 @@
-"""Evaluating a model: accuracy, confusion, precision and recall of each class, accuracy by speaker."""
+"""Accuracy, confusion matrix, precision and recall of each class, and the spread over speakers."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ Scores = Callable[[npt.NDArray[np.int16], npt.NDArray[np.int64]], npt.NDArray[np
 
 @dataclass(frozen=True)
 class Speakers:
-    """Accuracy speaker by speaker, of those with at least FEWEST_TAKES clips."""
+    """Accuracy by speaker, over speakers with at least FEWEST_TAKES clips."""
 
     count: int
     mean: float
-    worst_tenth: float  # mean over the tenth of the speakers with the lowest accuracy
+    worst_tenth: float  # mean accuracy of the tenth of the speakers with the lowest
 
 
 @dataclass(frozen=True)
@@ -49,17 +49,17 @@ class Report:
 
     @property
     def accuracy(self) -> float:
-        """Share of clips whose class was predicted."""
+        """Share of clips classified correctly."""
         return float(np.trace(self.confusion) / self.confusion.sum())
 
     @property
     def recall(self) -> npt.NDArray[np.float64]:
-        """Of the clips of each class, the share that was predicted as that class; NaN where there are none."""
+        """Recall of each class; NaN for a class without clips."""
         return _ratio(self.confusion.diagonal(), self.confusion.sum(axis=1))
 
     @property
     def precision(self) -> npt.NDArray[np.float64]:
-        """Of the predictions of each class, the share that was right; NaN where there are none."""
+        """Precision of each class; NaN for a class that was never predicted."""
         return _ratio(self.confusion.diagonal(), self.confusion.sum(axis=0))
 
     def summary(self) -> dict[str, Any]:
@@ -84,13 +84,13 @@ class Report:
 
 
 def predict_all(scores: Scores, clips: ClipSet) -> npt.NDArray[np.int64]:
-    """The highest-scoring class of every clip: (N,)."""
+    """The class with the highest score for every clip: (N,)."""
     starts = range(0, len(clips), SCORING_BATCH)
     return np.concatenate([scores(clips.audio, clips.rows[i : i + SCORING_BATCH]).argmax(axis=1) for i in starts])
 
 
 def evaluate(scores: Scores, clips: ClipSet, labels: tuple[str, ...]) -> Report:
-    """The report of a split."""
+    """Evaluate a model on a split."""
     return report(clips.name, predict_all(scores, clips), clips.labels, clips.speakers, labels)
 
 
@@ -101,7 +101,7 @@ def report(
     speakers: tuple[str | None, ...],
     labels: tuple[str, ...],
 ) -> Report:
-    """The report of some predictions."""
+    """The report for predictions and true classes (N,)."""
     K = len(labels)
     confusion = np.bincount(truth * K + predicted, minlength=K * K).reshape(K, K)
     return Report(split, labels, confusion, _by_speaker(predicted == truth, speakers))

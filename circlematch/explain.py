@@ -1,4 +1,4 @@
-"""Why a model gives its answer: its input, the responses of its prototypes, and their circular moments."""
+"""Explain a prediction: log-mel picture, response curves of the prototypes, and their moments on the circle."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Explanation:
         return [self.from_seconds + float(frame) * FRONT_END.hop_ms / 1000 for frame in frames]
 
     def summary(self) -> dict[str, Any]:
-        """As plain data, for --json."""
+        """The explanation as plain data, for --json."""
         return {
             "label": self.label,
             "answer": self.prediction.label,
@@ -59,13 +59,15 @@ class Explanation:
 
 
 def explain(model: Model, samples: Samples, label: str | None = None, at: float | None = None) -> Explanation:
-    """Explain one second of a recording as `circlematch.read` returns it, through the prototypes of `label`.
+    """Explain one second of a recording, as `circlematch.read` returns it, for one class.
 
-    Without `label`, the class is the most probable one. The second begins at `at`. Without `at`, it is the one where
-    `label` is most probable, or, where no label is given either, the one around the most probable keyword.
+    The second starts at `at`, or where `label` is most probable, or surrounds the highest-scoring keyword. The class is
+    `label`, or else the predicted one.
     """
     if model.card.network.mean_pooling:
-        raise UsageError(f"{model.card.name} pools by the mean: it has no prototypes to show")
+        raise UsageError(
+            f"{model.card.name} uses mean pooling and has no prototypes; give a model with prototypes, such as d16-gsc"
+        )
     if label is not None and label not in model.labels:
         raise UsageError(f"{model.card.name} has no class {label!r}; it has {', '.join(model.labels)}")
     if at is not None and not isfinite(at):
@@ -105,7 +107,7 @@ def _later(prediction: Prediction, seconds: float) -> Prediction:
 
 
 def _second_of_best_hit(model: Model, samples: Samples) -> int:
-    """The first sample of the second with the most probable hit in its middle; 0 for a clip and without a hit."""
+    """The first sample of the second with the highest-scoring hit in its middle; 0 for a clip or without a hit."""
     if is_clip(samples.size):
         return 0
     spotter = Spotter(model)
@@ -126,13 +128,13 @@ def _most_probable_second(model: Model, samples: Samples, label: str) -> int:
 
 
 def draw(what: Explanation, path: Path) -> None:
-    """The picture as a PNG."""
+    """Draw the explanation as a PNG."""
     figure = picture_of(what)
     write_atomically(path, lambda stream: figure.savefig(stream, format="png", dpi=120))
 
 
 def picture_of(what: Explanation) -> Any:
-    """The picture as a figure of matplotlib: log-mel, response curves, the circle, and the scores."""
+    """The explanation as a matplotlib figure: log-mel, response curves, the circle and the scores."""
     require("matplotlib", extra="plot", purpose="drawing a picture")
     from matplotlib.figure import Figure
 
@@ -197,7 +199,7 @@ def beside(peaks: list[float], earliest: float, latest: float, apart: float = 0.
 
 
 def _draw_circle(axes: Any, what: Explanation) -> None:
-    """Each curve as weights around the circle, its first moment as an arrow, the second as a dotted one."""
+    """Each curve as weights around the circle, with its first moment as an arrow and its second as a dotted arrow."""
     angles = 2 * pi * np.arange(what.responses.shape[1]) / what.responses.shape[1]
     for number, (curve, moments) in enumerate(zip(what.responses, what.moments, strict=True)):
         weights = np.exp(curve - curve.max())

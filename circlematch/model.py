@@ -1,4 +1,4 @@
-"""A trained model: its card, its weights, and its answers."""
+"""A trained model: card, weights and predictions."""
 
 from __future__ import annotations
 
@@ -30,19 +30,19 @@ METADATA_KEY = "circlematch"
 
 @dataclass(frozen=True)
 class Finished:
-    """What finishing a model came to, so that it can be undone and done again (circlematch.training.finish)."""
+    """The numbers that finishing applied, kept so that it can be undone and repeated (circlematch.training.finish)."""
 
-    word_biases: tuple[float, ...] = ()  # added to the classes' biases; empty where words were not evened
-    temperature: float = 1.0  # what all scores were then divided by
+    word_biases: tuple[float, ...] = ()  # added to the classes' biases; empty if they were not balanced
+    temperature: float = 1.0  # by which all scores were then divided
 
 
 @dataclass(frozen=True)
 class Card:
-    """All that is known about a model; stored inside its file."""
+    """The metadata of a model, stored inside its file."""
 
     specification: Specification
     epochs: int  # trained so far
-    accuracy: dict[str, float]  # split -> share of clips that were right
+    accuracy: dict[str, float]  # split -> share of clips classified correctly
     licence: str
     source: str
     finished: Finished = Finished()
@@ -82,7 +82,7 @@ class Card:
 
     @property
     def parameters(self) -> int:
-        """How many numbers were learned."""
+        """The number of trained parameters."""
         return parameter_count(self.network)
 
     def to_json(self) -> dict[str, Any]:
@@ -91,7 +91,7 @@ class Card:
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> Card:
-        """Read back; the format number is checked before anything else."""
+        """Read it back. The format number is checked first."""
         values = dict(values)
         if (found := values.pop("format", None)) != FORMAT:
             raise UsageError(f"its format is {found}, this version of circlematch reads {FORMAT}")
@@ -109,7 +109,7 @@ class Card:
 
 @dataclass(frozen=True)
 class Prediction:
-    """The most probable class of one clip. Start and end are in seconds; None where that class is no keyword."""
+    """The most probable class of one clip. Start and end are in seconds, or None if the class is not a keyword."""
 
     label: str
     score: float
@@ -118,7 +118,7 @@ class Prediction:
     end: float | None
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@dataclass(frozen=True, eq=False)
 class Model:
     """A trained network, ready to use."""
 
@@ -134,7 +134,7 @@ class Model:
         return f"Model({self.card.name}, {self.card.parameters:,} parameters, {len(self.labels)} classes)"
 
     def __getstate__(self) -> dict[str, Any]:
-        """Card and weights; what was derived from them is made again where it is needed."""
+        """The card and the weights. The engine, which cannot be pickled, is made again when needed."""
         return {"card": self.card, "tensors": self.tensors}
 
     def predict(self, samples: npt.ArrayLike, sample_rate: int) -> Prediction:
@@ -159,19 +159,19 @@ class Model:
         return Prediction(self.labels[answer.label], float(answer.probabilities[answer.label]), scores, start, end)
 
     def hit(self, raw: RawHit) -> detection.Hit:
-        """A hit of the engine with the name of its class, in seconds."""
+        """A hit of the engine, with the name of its class and times in seconds."""
         return detection.Hit(self.labels[raw.label], raw.score, raw.start_ms / 1000, raw.end_ms / 1000)
 
     def scores(
         self, clips: npt.NDArray[np.int16], rows: npt.NDArray[np.int64] | None = None
     ) -> npt.NDArray[np.float32]:
-        """Class scores z of one-second clips (N, samples), or of some rows of them: (B, K). Negative is silence."""
+        """Class scores z of one-second clips (N, samples), or of some rows of them: (B, K). Row -1 is silence."""
         return self.engine.scores(clips, np.arange(len(clips)) if rows is None else rows)
 
     def insight(self, pictures: npt.NDArray[np.float32]) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.complex64]]:
-        """Responses (B, K, M, T) and circular moments (B, K, M, Q) of the prototypes on log-mel pictures (B, F, T)."""
+        """Responses (B, K, M, T) and circular moments (B, K, M, Q) for log-mel pictures (B, F, T)."""
         if self.card.network.mean_pooling:
-            raise UsageError("a mean-pooling network has no prototypes and so no responses")
+            raise UsageError("a network with mean pooling has no prototypes and so no responses")
         frames = self.engine.unit_frames(pictures)  # (B, T, D)
         prototypes = self.tensors["head.matcher.prototypes"]  # (K, M, D)
         unit = prototypes / np.linalg.norm(prototypes, axis=-1, keepdims=True)
@@ -183,7 +183,7 @@ class Model:
 
     @cached_property
     def compact(self) -> bytes:
-        """The compact form that the C engine runs, and that `circlematch export` writes."""
+        """The compact form, which the C engine runs and `circlematch export` writes."""
         return compact(self.card.network, self.tensors, self.labels, detection.BACKGROUND, detection.THRESHOLD)
 
     @cached_property
@@ -193,7 +193,7 @@ class Model:
 
 
 def write_model(path: Path, card: Card, tensors: Tensors, extra: dict[str, npt.NDArray[Any]] | None = None) -> str:
-    """Write a model file; returns the SHA-256 of its weights. `extra` tensors ride along (checkpoints use them)."""
+    """Write a model file and return the SHA-256 of its weights. `extra` holds further tensors, for checkpoints."""
     weights_digest = digest(dict(tensors))
     everything = {**tensors, **(extra or {})}
     values = {**card.to_json(), "sha256": weights_digest, "sha256_all": digest(everything)}
@@ -203,12 +203,12 @@ def write_model(path: Path, card: Card, tensors: Tensors, extra: dict[str, npt.N
 
 
 def _card_digest(values: dict[str, Any]) -> str:
-    """SHA-256 of the card, whatever the order of its entries."""
+    """SHA-256 of the card; the order of its entries does not matter."""
     return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
 
 
 def read_model(path: Path) -> tuple[Model, dict[str, npt.NDArray[Any]]]:
-    """A model and the extra tensors of its file; anything that does not add up raises DamagedFileError."""
+    """A model and the extra tensors of its file. An inconsistent file raises DamagedFileError."""
     arrays, metadata = read_safetensors(path)
     if METADATA_KEY not in metadata:
         raise DamagedFileError(f"{path} is a safetensors file, but not a CircleMatch model")

@@ -1,4 +1,4 @@
-"""Loading models: the released ones, which lie inside the package, model files, and the folders of runs."""
+"""Loading models: the released ones, which are in the package, model files and the folders of runs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SUFFIX = ".safetensors"
 
 
 def names() -> list[str]:
-    """Names of the released models, family by family, the smallest first."""
+    """Names of the released models by family, the smallest first."""
     files = (entry.name for entry in resources.files("circlematch.weights").iterdir())
     return sorted((name.removesuffix(SUFFIX) for name in files if name.endswith(SUFFIX)), key=_order)
 
@@ -33,7 +33,7 @@ def cards() -> list[Card]:
 
 
 def card_page(name: str) -> Path | None:
-    """Where the page about a released model lies; None for other models, and where the package is no folder."""
+    """Path of a released model's card; None for other models or if the package is not installed as a folder."""
     page = resources.files("circlematch.weights") / f"{name}.md"
     return page if name in names() and isinstance(page, Path) and page.is_file() else None
 
@@ -51,7 +51,7 @@ def load(model: str | Path) -> Model:
 
 
 def _unknown(name: str) -> str:
-    """Why there is no such model, and what to give instead."""
+    """The message for a model that does not exist."""
     if is_address(name):
         return f"{name} is a web address; download the model and give the file"
     if os.path.isdir(name):

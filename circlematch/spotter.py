@@ -26,8 +26,8 @@ class Spotter:
         for hit in spotter.feed(chunk, sample_rate=48000):
             print(hit.label, hit.score, hit.start, hit.end)
 
-    The hits are the same whatever the chunks, and memory does not grow with the recording. A hit is returned as soon as
-    its probability, the mean over three windows, stops rising: about half a second after the keyword's end.
+    The hits do not depend on the chunks, and memory does not grow with the recording. A hit is returned once its
+    probability (the mean over three windows) stops rising, about half a second after the keyword's end.
     """
 
     def __init__(
@@ -42,7 +42,7 @@ class Spotter:
         self._stream = Stream(self.model.engine, threshold, every_frame)
         self._converter: audio.Converter | None = None
         self._hearing = False
-        self._samples = 0  # of this recording, or of the last one where no new one has begun
+        self._samples = 0  # of this recording so far, or of the last one if no new one has begun
         self._opening = np.zeros(FRONT_END.clip_samples, dtype=np.float32)  # its first second
 
     def listen(self, path: str | Path, progress: Callable[[float], object] | None = None) -> Iterator[detection.Hit]:
@@ -58,7 +58,7 @@ class Spotter:
         yield from self.finish()
 
     def feed(self, chunk: npt.ArrayLike, sample_rate: int) -> list[detection.Hit]:
-        """Hear a chunk of any length, integers or floats, (samples,) or (samples, channels); returns new hits."""
+        """Process a chunk of any length, integers or floats, (samples,) or (samples, channels), and return new hits."""
         rate = audio.as_rate(sample_rate)
         if self._converter is not None and self._converter.sample_rate != rate:
             raise AudioError(
@@ -73,7 +73,7 @@ class Spotter:
         return hits
 
     def hear(self, samples: audio.Samples) -> list[detection.Hit]:
-        """The same as `feed` for samples as `circlematch.read` returns them: mono float32 at 16 kHz."""
+        """Process samples as `circlematch.read` returns them, mono float32 at 16 kHz, and return new hits."""
         audio.check_prepared(samples)
         if not self._hearing:
             self.reset()
@@ -84,7 +84,7 @@ class Spotter:
         return [self.model.hit(raw) for raw in self._stream.push(samples)]
 
     def finish(self) -> list[detection.Hit]:
-        """End the recording; returns the hits that were still open. The next chunk begins a new recording."""
+        """End the recording and return its last hits. The next chunk begins a new recording."""
         hits = [] if self._converter is None else self.hear(self._converter.finish())
         if self._hearing:
             hits += [self.model.hit(raw) for raw in self._stream.finish()]
@@ -92,26 +92,26 @@ class Spotter:
         return hits
 
     def reset(self) -> None:
-        """Forget everything heard."""
+        """Discard the recording so far. The next chunk begins a new recording."""
         self._stream.reset()
         self._converter, self._hearing, self._samples = None, False, 0
         self._opening[:] = 0
 
     @property
     def scores(self) -> dict[str, float] | None:
-        """Probabilities in the newest window of one second; None before the first."""
+        """Class probabilities of the newest window of one second, or None before the first window."""
         if not self._hearing or self._stream.newest < 0:
             return None
         return dict(zip(self.model.labels, map(float, self._stream.scores()[1]), strict=True))
 
     @property
     def seconds(self) -> float:
-        """How much was heard of this recording, or of the last one where no new one has begun."""
+        """The length of this recording so far, or of the last one if no new one has begun."""
         return self._samples / FRONT_END.sample_rate_hz
 
     @property
     def clip(self) -> Prediction | None:
-        """The most probable class of the recording that has ended, if it was a clip: no longer than 1.2 s."""
+        """The prediction for the recording that has ended, if it was a clip (at most 1.2 s), else None."""
         if self._hearing or self._samples == 0 or not detection.is_clip(self._samples):
             return None
         return self.model.judge(self._opening)

@@ -425,7 +425,7 @@ def test_fifty_milliseconds_are_enough_and_a_sample_less_is_not(rate: int) -> No
 
     assert prepare(np.zeros(enough, np.float32), rate).size == 800
     message = refusal(np.zeros(enough - 1, np.float32), rate)
-    assert "50 ms is the least" in message
+    assert "must last at least 50 ms" in message
 
 
 def test_a_short_recording_is_told_how_long_it_is(tmp_path: Path) -> None:
@@ -485,7 +485,7 @@ def test_a_numpy_integer_is_a_rate(rate: Any) -> None:
 
 @pytest.mark.filterwarnings("ignore:overflow")
 def test_a_short_recording_is_refused_whatever_the_type_of_its_rate() -> None:
-    assert "50 ms is the least" in refusal(np.zeros(14, np.float32), np.uint16(16_000))
+    assert "must last at least 50 ms" in refusal(np.zeros(14, np.float32), np.uint16(16_000))
 
 
 def test_a_file_with_a_rate_that_is_not_allowed_is_named(tmp_path: Path) -> None:

@@ -199,7 +199,10 @@ def test_the_most_probable_class_of_a_clip_is_that_of_predict_whatever_the_chunk
     assert spotter.clip is None
 
 
-def test_a_file_that_fails_midway_leaves_no_trace(recording: npt.NDArray[np.float32], tmp_path: Path) -> None:
+def test_a_file_that_fails_midway_leaves_no_trace(
+    recording: npt.NDArray[np.float32], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(circlematch.audio, "BLOCK_SAMPLES", 20_000)
     bad, good = tmp_path / "bad.wav", tmp_path / "good.wav"
     damaged = recording.copy()
     damaged[-1] = np.nan

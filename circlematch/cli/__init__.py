@@ -21,19 +21,19 @@ COMMANDS = (models, spot, explain, train, finish, evaluate, export, data, bench)
 
 
 class Parser(argparse.ArgumentParser):
-    """Misuse gets one line, with a guess at what was meant, and exit code 2."""
+    """An argument parser that reports misuse in one line, suggests corrections and exits with code 2."""
 
     def error(self, message: str) -> NoReturn:
-        """Say what was wrong and where help is."""
+        """Print what was wrong and how to get help, then exit."""
         self.exit(2, f"{self.prog}: {message} (see {self.prog} --help)\n")
 
     def refuse(self, unknown: Sequence[str]) -> NoReturn:
-        """Say that arguments are unknown, and which option the first of them may have meant."""
+        """Refuse unknown arguments, and suggest an option for the first of them."""
         guess = did_you_mean(unknown[0].partition("=")[0], self._option_string_actions)
         self.error(f"unrecognized arguments: {' '.join(unknown)}{guess}")
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
-        """What argparse asks before it accepts a command, or a value of an option with choices."""
+        """Refuse an unknown command or choice, with a suggestion. argparse calls this method."""
         if action.choices is not None and value not in action.choices:
             known = [str(choice) for choice in action.choices]
             guess = did_you_mean(str(value), known)
@@ -41,7 +41,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def build_parser() -> Parser:
-    """The whole command line."""
+    """The parser of the whole command line."""
     parser = Parser(prog="circlematch", description="A keyword spotter of one to seven thousand parameters.")
     parser.add_argument("--version", action="version", version=f"circlematch {__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True, parser_class=Parser)
@@ -51,9 +51,9 @@ def build_parser() -> Parser:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; returns the exit code: 0 done, 1 failed, 2 misused."""
+    """Run one command and return its exit code: 0 for success, 1 for a failure, 2 for misuse."""
     if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="backslashreplace")  # a file's name may be one that the terminal cannot show
+        sys.stdout.reconfigure(errors="backslashreplace")  # a file name may hold bytes that are not UTF-8
     parser = build_parser()
     options, unknown = parser.parse_known_args(arguments)
     if unknown:
@@ -80,7 +80,7 @@ def _fail(message: str, code: int) -> int:
 
 
 def _explain(error: OSError) -> str:
-    """What the system refused, and what to do."""
+    """The error of the system, and what to do about it."""
     where = f"{error.filename}: " if error.filename else ""
     if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
         return f"{where}the disk is full ({error.strerror}); free some space and run the same command again"

@@ -17,20 +17,24 @@ from circlematch.files import whole_folder
 
 def add(commands: Commands) -> None:
     """Its subcommands."""
-    summary = "Download, synthesise or show datasets."
+    summary = "Download, synthesise or inspect a dataset."
     parser = commands.add_parser("data", help=summary, description=summary)
     inner = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     notes = "; ".join(f"{name}: {archive.note}" for name, archive in download.ARCHIVES.items())
     get = add_command(inner, "get", "Download an official archive.", "circlematch data get gsc1 --to data", run_get)
     get.add_argument("name", choices=tuple(download.ARCHIVES), help=f"The archive ({notes}).")
-    get.add_argument("--to", type=Path, default=Path(DEFAULT_DATA), help="The folder to put it in.")
+    get.add_argument("--to", type=Path, default=Path(DEFAULT_DATA), help="The folder to unpack the archive into.")
     make = add_command(
-        inner, "make", "Synthesise a folder of words to try things on.", "circlematch data make words", run_make
+        inner,
+        "make",
+        "Synthesise a folder of spoken words, to try the other commands with.",
+        "circlematch data make words",
+        run_make,
     )
-    make.add_argument("folder", type=Path, help="A folder that does not exist yet.")
-    make.add_argument("--speakers", type=int, default=24, help="The number of voices.")
-    make.add_argument("--takes", type=int, default=3, help="Recordings of each word by each voice.")
-    make.add_argument("--seed", type=int, default=0, help="The seed of the voices.")
+    make.add_argument("folder", type=Path, help="The folder to create; it must not exist yet.")
+    make.add_argument("--speakers", type=int, default=24, help="The number of synthetic speakers.")
+    make.add_argument("--takes", type=int, default=3, help="The number of recordings of each word by each speaker.")
+    make.add_argument("--seed", type=int, default=0, help="The seed with which the speakers are drawn.")
     show = add_command(
         inner, "show", "Show the classes and splits of a dataset.", "circlematch data show --data words", run_show
     )
@@ -39,7 +43,7 @@ def add(commands: Commands) -> None:
 
 
 def run_get(options: argparse.Namespace) -> int:
-    """Download, check and unpack."""
+    """Download, check and unpack an archive."""
     archive = download.archive(options.name)
     with download.progress_bar(archive.name) as progress:
         folder = download.get(archive, options.to, progress)
@@ -48,13 +52,15 @@ def run_get(options: argparse.Namespace) -> int:
 
 
 def run_make(options: argparse.Namespace) -> int:
-    """Synthesise words beside the folder, and rename them into place at the end."""
+    """Synthesise words in a temporary folder, then rename it."""
     from circlematch.data.synthetic import WORDS, write_words
 
     if options.folder.exists():
         raise UsageError(f"{options.folder} exists already; give a folder that does not")
-    if options.speakers < 3 or options.takes < 1:
-        raise UsageError(f"{options.speakers} speakers with {options.takes} takes; at least 3 and 1 are needed")
+    if options.speakers < 3:
+        raise UsageError(f"--speakers is {options.speakers}; give a number of at least 3")
+    if options.takes < 1:
+        raise UsageError(f"--takes is {options.takes}; give a number of at least 1")
     if options.seed < 0:
         raise UsageError(f"--seed is {options.seed}; give a number of at least 0")
     progress = Progress()
@@ -70,7 +76,7 @@ def run_make(options: argparse.Namespace) -> int:
 
 
 def run_show(options: argparse.Namespace) -> int:
-    """Classes, splits, and how they were made."""
+    """Print the classes, the splits and the rule of the splits."""
     dataset = read_dataset(options, "data show")
     counts = {split: Counter(clip.label for clip in clips) for split, clips in dataset.splits.items()}
     if options.json:

@@ -33,7 +33,7 @@ def add(commands: Commands) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Evaluate on each split asked for."""
+    """Evaluate the model on each of the splits."""
     from circlematch.data.cache import load_split
     from circlematch.evaluation import draw_confusion, evaluate, to_text
 
@@ -46,7 +46,8 @@ def run(options: argparse.Namespace) -> int:
         reports.append(evaluate(model.scores, load_split(dataset, split), dataset.labels))
     if "archive" not in dataset.splits and (task := TASKS.get(options.task or "")) and task.archive:
         print(
-            f"archive: not evaluated; unpack {task.archive_url} to {task.archive} beside the data",
+            f"archive: not measured, because Google's test archive is missing; unpack {task.archive_url} into "
+            f"{task.archive} next to the data",
             file=sys.stderr,
         )
     if options.confusion is not None:
@@ -62,6 +63,6 @@ def run(options: argparse.Namespace) -> int:
 def _check_labels(model: Model, dataset: Dataset) -> None:
     if model.labels != dataset.labels:
         raise UsageError(
-            f"the model {model.card.name} has the classes {' '.join(model.labels)}; the dataset {dataset.name} has "
-            f"{' '.join(dataset.labels)}; they must be the same"
+            f"the model {model.card.name} answers with {' '.join(model.labels)}, but the dataset {dataset.name} has "
+            f"{' '.join(dataset.labels)}; give a model that was trained on these labels"
         )

@@ -1,4 +1,4 @@
-"""`circlematch explain FILE`: a picture of why a model gives its answer."""
+"""`circlematch explain FILE`: draw what lies behind a prediction."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from circlematch.explain import draw, explain
 
 def add(commands: Commands) -> None:
     """Its arguments."""
-    summary = "Draw why a model gives its answer: input, prototype responses, circular moments, scores."
+    summary = "Draw the log-mel picture, the response curves and the scores behind one second of a recording."
     parser = add_command(commands, "explain", summary, "circlematch explain yes.wav --out yes.png", run)
     parser.add_argument("file", metavar="FILE", help=f"A recording ({', '.join(audio.SUFFIXES)}).")
     add_model(parser)
@@ -22,16 +22,17 @@ def add(commands: Commands) -> None:
         "--at",
         type=float,
         metavar="SECONDS",
-        help="Where the explained second begins. (default: where --label is most probable, or around the best hit)",
+        help="The start of the second to explain. (default: the second in which --label is most probable, or without "
+        "--label the one around the highest-scoring keyword)",
     )
     parser.add_argument("--out", type=Path, help="The PNG to write. (default: FILE with .png, in this folder)")
     add_json(parser)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Explain one second, and draw it."""
+    """Explain one second and draw the explanation."""
     if options.out is not None and options.out.suffix.lower() != ".png":
-        raise UsageError(f"{options.out} would be a PNG; give a name that ends in .png")
+        raise UsageError(f"--out is {options.out}; the picture is a PNG, so give a name that ends in .png")
     model = pretrained.load(options.model)
     what = explain(model, audio.read(options.file), options.label, options.at)
     out = options.out or Path(Path(options.file).stem + ".png")
@@ -41,5 +42,5 @@ def run(options: argparse.Namespace) -> int:
     else:
         answer = what.prediction
         print(f"{options.file}: {answer.label}  {answer.score:.1%}  in the second from {what.from_seconds:.2f} s")
-        print(f"{out}: the responses of the prototypes of {what.label!r}")
+        print(f"{out}: responses of the prototypes of {what.label!r}")
     return 0

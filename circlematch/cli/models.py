@@ -22,7 +22,9 @@ def add(commands: Commands) -> None:
     summary = "List the released models, or show one model."
     parser = add_command(commands, "models", summary, "circlematch models d16-gsc", run)
     parser.add_argument(
-        "name", nargs="?", help="A released model's name, a model file or the folder of a run, to show its card."
+        "name",
+        nargs="?",
+        help="Show the card of one model: a released model's name, a model file or the folder of a run.",
     )
     add_json(parser, "Print one JSON object per model, each on a line.")
 
@@ -58,7 +60,7 @@ def _percent(card: Card, split: str) -> str:
 
 
 def _recipe(card: Card) -> str:
-    """The name of its recipe, for any number of epochs, and whether it was distilled."""
+    """The name of the model's recipe, ignoring the number of epochs; "distilled" is added if it had teachers."""
     was_distilled = bool(card.specification.teachers)
     for name, recipe_of in RECIPES.items():
         _, recipe = recipe_of(card.network.width, card.network.classes)

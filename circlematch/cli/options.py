@@ -63,12 +63,12 @@ def add_dataset(parser: argparse.ArgumentParser) -> None:
         textwrap.fill(task.title, HELP_COLUMNS, initial_indent=f"  {name:<11}", subsequent_indent=" " * 13)
         for name, task in TASKS.items()
     ]
-    parser.epilog = "\n".join(("tasks:", *rows, "", parser.epilog or ""))
+    parser.epilog = "\n".join(("datasets:", *rows, "", parser.epilog or ""))
     parser.add_argument(
         "--task",
         choices=tuple(TASKS),
         metavar="TASK",
-        help="A task listed below. (default: --data is a folder of words)",
+        help="The name of a dataset listed below. Without it, --data must be a folder with one subfolder per word.",
     )
     parser.add_argument(
         "--data",
@@ -80,14 +80,17 @@ def add_dataset(parser: argparse.ArgumentParser) -> None:
         "--archive",
         type=Path,
         metavar="FOLDER",
-        help="Google's 12-class test archive, unpacked. (default: the one beside the data)",
+        help="The folder of Google's unpacked 12-class test archive, if it does not lie next to the data.",
     )
 
 
 def source_of(options: argparse.Namespace, parser_name: str) -> Source:
     """Where the dataset of the arguments lies; nothing is read yet."""
     if options.task is None and options.data is None:
-        raise UsageError(f"give --task ({', '.join(TASKS)}) or --data FOLDER (see circlematch {parser_name} --help)")
+        raise UsageError(
+            f"give --task ({', '.join(TASKS)}) or --data FOLDER with one subfolder per word "
+            f"(see circlematch {parser_name} --help)"
+        )
     if options.data is not None and is_address(options.data):
         raise UsageError("--data is a web address; download the data and give its folder")
     data = options.data or Path(os.environ.get("CIRCLEMATCH_DATA") or DEFAULT_DATA)

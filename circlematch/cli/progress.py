@@ -11,11 +11,11 @@ from typing import TextIO
 __all__ = ["Progress"]
 
 REDRAW_S = 0.1
-PATIENCE_S = 0.5  # what is done sooner needs no progress
+PATIENCE_S = 0.5  # nothing is drawn before
 
 
 class Progress:
-    """A line on standard error that is drawn over itself; nothing at all where standard error is no terminal."""
+    """A line on standard error that is drawn over itself. Without a terminal nothing is drawn."""
 
     def __init__(self, stream: TextIO | None = None, clock: Callable[[], float] = time.monotonic) -> None:
         self.stream, self.clock = stream or sys.stderr, clock
@@ -33,7 +33,7 @@ class Progress:
         self.characters = len(text)
 
     def clear(self) -> None:
-        """Remove the line, so that something else can be printed in its place."""
+        """Remove the line, so that a result can be printed."""
         if self.characters:
             self.stream.write("\r" + " " * self.characters + "\r")
             self.stream.flush()

@@ -23,12 +23,15 @@ JSON = (
 
 def add(commands: Commands) -> None:
     """Its arguments."""
-    summary = "Find keywords in recordings of any length."
+    summary = "Find keywords in recordings of any length, and print each with its score, start and end."
     parser = add_command(commands, "spot", summary, "circlematch spot yes.wav meeting.flac --threshold 0.9", run)
     parser.add_argument("files", nargs="+", metavar="FILE", help=f"A recording ({', '.join(audio.SUFFIXES)}).")
     add_model(parser)
     parser.add_argument(
-        "--threshold", type=_probability, default=detection.THRESHOLD, help="The least probability of a hit."
+        "--threshold",
+        type=_probability,
+        default=detection.THRESHOLD,
+        help="Report a keyword only when its probability reaches this threshold.",
     )
     add_json(parser, JSON)
 
@@ -39,7 +42,7 @@ def _probability(text: str) -> float:
     except ValueError:
         value = 0.0
     if not 0 < value <= 1:
-        raise argparse.ArgumentTypeError(f"{text} is not a probability; give a number above 0, at most 1")
+        raise argparse.ArgumentTypeError(f"{text} is not a probability; give a number above 0 and at most 1")
     return value
 
 
