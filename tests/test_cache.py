@@ -224,6 +224,20 @@ def test_a_broken_file_is_named_and_skipped_and_the_others_keep_their_own_audio(
             assert np.unique(store.audio[store.row_of[path, 0]]).tolist() == [level]
 
 
+@pytest.mark.parametrize("at_once", [1, 2, 3])
+def test_files_are_decoded_in_their_order_however_many_at_once(
+    paths: list[Path], cache: Path, monkeypatch: pytest.MonkeyPatch, at_once: int
+) -> None:
+    monkeypatch.setattr(cache_module, "DECODED_AT_ONCE", at_once)
+    paths[2].write_bytes(b"RIFF")
+
+    store = decode_files(paths, cache)
+
+    assert list(store.broken) == [paths[2]]
+    kept = [level for level in LEVELS if level != LEVELS[2]]
+    assert [int(store.audio[row, 0]) for row in store.row_of.values()] == kept
+
+
 def test_a_split_keeps_labels_speakers_and_audio_together_when_files_are_broken(paths: list[Path], cache: Path) -> None:
     """Clips in another order than the files, one file twice, two files broken, silence between."""
     paths[0].write_bytes(b"RIFF")

@@ -227,6 +227,20 @@ def test_progress_is_drawn_on_a_terminal_and_removed_before_a_hit(
     assert capsys.readouterr().out.count("\n") == 8
 
 
+def test_ctrl_c_removes_the_progress(commands: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("circlematch.cli.progress.PATIENCE_S", 0)
+    monkeypatch.setattr(sys, "stderr", terminal := Terminal())
+
+    def stop(self: circlematch.Spotter) -> list[circlematch.Hit]:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(circlematch.Spotter, "finish", stop)
+    assert main(["spot", str(commands)]) == 130
+    *_, removed, said = terminal.getvalue().split("\r")
+    assert removed.strip() == ""
+    assert said == "circlematch: interrupted\n"
+
+
 def test_nothing_is_drawn_for_what_is_done_at_once_or_on_no_terminal() -> None:
     for stream, at, drawn in ((Terminal(), 0.4, ""), (io.StringIO(), 9.0, ""), (Terminal(), 0.6, "\rhalf")):
         progress = Progress(stream, clock=iter((0.0, at, at)).__next__)

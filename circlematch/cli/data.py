@@ -63,14 +63,12 @@ def run_make(options: argparse.Namespace) -> int:
         raise UsageError(f"--takes is {options.takes}; give a number of at least 1")
     if options.seed < 0:
         raise UsageError(f"--seed is {options.seed}; give a number of at least 0")
-    progress = Progress()
+    with Progress() as progress, whole_folder(options.folder) as beside:
 
-    def show(done: int, total: int) -> None:
-        progress.show(f"{done:,} of {total:,} recordings  {options.folder}")
+        def show(done: int, total: int) -> None:
+            progress.show(f"{done:,} of {total:,} recordings  {options.folder}")
 
-    with whole_folder(options.folder) as beside:
         count = write_words(beside, speakers=options.speakers, takes=options.takes, seed=options.seed, progress=show)
-    progress.clear()
     print(f"{options.folder}: {count} recordings of {', '.join(WORDS)}")
     return 0
 

@@ -22,6 +22,12 @@ class Progress:
         self.next_s = clock() + PATIENCE_S
         self.characters = 0
 
+    def __enter__(self) -> Progress:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.clear()
+
     def show(self, text: str) -> None:
         """Draw the line, at most ten times a second."""
         if not self.stream.isatty() or self.clock() < self.next_s:

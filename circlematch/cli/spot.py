@@ -50,16 +50,14 @@ def run(options: argparse.Namespace) -> int:
     """Spot in every file. One that fails is reported, and the rest goes on."""
     spotter, code = Spotter(options.model, options.threshold), 0
     for file in options.files:
-        progress = Progress()
         try:
-            hits = _listen(spotter, file, progress, to_terminal=not options.json)
+            with Progress() as progress:
+                hits = _listen(spotter, file, progress, printed=not options.json)
         except (AudioError, MemoryError) as error:
-            progress.clear()
             reason = f"{file}: there is not enough memory to read it" if isinstance(error, MemoryError) else error
             print(f"circlematch: {reason}", file=sys.stderr, flush=True)
             code = AudioError.exit_code
             continue
-        progress.clear()
         if options.json:
             _print_object(spotter, file, hits)
         elif not hits:
@@ -67,8 +65,8 @@ def run(options: argparse.Namespace) -> int:
     return code
 
 
-def _listen(spotter: Spotter, file: str, progress: Progress, to_terminal: bool) -> list[Hit]:
-    """The hits of a file, printed as they are found."""
+def _listen(spotter: Spotter, file: str, progress: Progress, printed: bool) -> list[Hit]:
+    """The hits of a file, which are printed as they are found, if at all."""
 
     def show(seconds: float) -> None:
         progress.show(f"{_clock(seconds)} of {_clock(total)}  {file}")
@@ -76,7 +74,7 @@ def _listen(spotter: Spotter, file: str, progress: Progress, to_terminal: bool) 
     total, hits = audio.duration(file), []
     for hit in spotter.listen(file, show):
         hits.append(hit)
-        if to_terminal:
+        if printed:
             progress.clear()
             print(f"{file}: {hit.label}  {hit.score:.1%}  {hit.start:.2f}–{hit.end:.2f} s", flush=True)
     return hits
