@@ -14,7 +14,7 @@ from circlematch.machine import in_slices
 
 __all__ = ["LANES", "AugmentPlan", "log_mel"]
 
-LANES = 16  # largest number of clips that the engine computes side by side (CM_BATCH_LANES)
+LANES = 16  # most clips that the engine computes side by side (CM_BATCH_LANES)
 
 Pictures = npt.NDArray[np.float32]  # (B, F, T)
 
