@@ -9,7 +9,8 @@ half a second after the keyword's end.
 After a hit, the mean of its keyword must fall below the threshold before the keyword can be a hit again. Hits do not
 overlap: a hit that starts before the end of the last one is dropped.
 
-`find_hits` is the definition. The engine finds the same hits during the recording, and tests compare the two.
+`find_hits` is the definition; engine/detection.h finds the same hits while the recording goes on, and tests hold both
+together.
 """
 
 from __future__ import annotations
