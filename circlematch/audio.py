@@ -7,7 +7,7 @@ that its header claims. The samples do not depend on where the blocks end.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -32,6 +32,7 @@ BLOCK_SAMPLES = 2**19  # read at a time, of all channels together: 2 MiB
 UNKNOWN_LENGTH = 2**63 - 1  # frames, in libsndfile, where the header does not tell, as that of a piped FLAC file
 
 Samples = npt.NDArray[np.float32]
+Progress = Callable[[float, float | None], object]
 
 
 def read(path: str | Path) -> Samples:
@@ -39,20 +40,25 @@ def read(path: str | Path) -> Samples:
     return np.concatenate(list(blocks(path)))
 
 
-def blocks(path: str | Path) -> Iterator[Samples]:
+def blocks(path: str | Path, progress: Progress | None = None) -> Iterator[Samples]:
     """The recording as mono float32 samples at 16 kHz, block by block.
 
     A recording that is too short, cut off or damaged raises AudioError. Blocks before the damage are yielded first.
+    `progress` is called after each block with the seconds read so far and with those in the header, if it has them.
     """
     with _opened(path) as sound:
         converter = Converter(sound.samplerate)
         size = max(min(BLOCK_SAMPLES // sound.channels, sound.frames), 1)
         while (chunk := sound.read(size, dtype="float32", always_2d=True)).size:
             yield converter.convert(chunk)
+            if progress is not None:
+                progress(converter.seconds, _seconds(sound))
         _check_length(converter.frames, sound.samplerate)
-        if converter.frames < sound.frames != UNKNOWN_LENGTH and sound.format != "MP3":  # MP3 may only estimate it
-            there, claimed = (frames / sound.samplerate for frames in (converter.frames, sound.frames))
-            raise AudioError(f"the recording is cut off after {there:.2f} s of the {claimed:.2f} s in its header")
+        # Of other formats libsndfile counts what is there, or, of MP3 and of a pipe, knows no reliable length.
+        if sound.format == "FLAC" and converter.seconds < (claimed := _seconds(sound) or 0):
+            raise AudioError(
+                f"the recording is cut off after {converter.seconds:.2f} s of the {claimed:.2f} s in its header"
+            )
         yield converter.finish()
 
 
@@ -74,9 +80,15 @@ def second_of(path: str | Path, start_ms: int = 0) -> Samples:
 def duration(path: str | Path) -> float:
     """The length of a recording in seconds, from its header. If the header does not say it, the file is read."""
     with _opened(path) as sound:
-        if sound.frames != UNKNOWN_LENGTH:
-            return float(sound.frames / as_rate(sound.samplerate))
+        as_rate(sound.samplerate)
+        if (seconds := _seconds(sound)) is not None:
+            return seconds
     return sum(block.size for block in blocks(path)) / FRONT_END.sample_rate_hz
+
+
+def _seconds(sound: Any) -> float | None:
+    """The length in the header of a file, or None if it has none."""
+    return None if sound.frames == UNKNOWN_LENGTH else float(sound.frames / sound.samplerate)
 
 
 class _FromBeginningToEnd(soundfile.SoundFile):  # type: ignore[misc]  # soundfile has no types
@@ -146,12 +158,17 @@ class Converter:
 
     def __init__(self, sample_rate: int) -> None:
         self.sample_rate = as_rate(sample_rate)
-        self.frames = 0  # converted so far
+        self.frames = 0  # converted so far, at `sample_rate`
         self._resampler: Any = None
         if self.sample_rate != FRONT_END.sample_rate_hz:
             import soxr  # slow to import, and 16 kHz recordings do not need it
 
             self._resampler = soxr.ResampleStream(self.sample_rate, FRONT_END.sample_rate_hz, 1, dtype="float32")
+
+    @property
+    def seconds(self) -> float:
+        """The length of the recording so far."""
+        return self.frames / self.sample_rate
 
     def convert(self, chunk: npt.ArrayLike) -> Samples:
         """Convert the next chunk, (samples,) or (samples, channels). A chunk that is refused changes nothing."""

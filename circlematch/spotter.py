@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -45,16 +45,14 @@ class Spotter:
         self._samples = 0  # of this recording so far, or of the last one if no new one has begun
         self._opening = np.zeros(FRONT_END.clip_samples, dtype=np.float32)  # its first second
 
-    def listen(self, path: str | Path, progress: Callable[[float], object] | None = None) -> Iterator[detection.Hit]:
+    def listen(self, path: str | Path, progress: audio.Progress | None = None) -> Iterator[detection.Hit]:
         """Read a file in blocks, as a new recording, and yield each hit as soon as it is found.
 
-        `progress` is called after every block with the seconds read so far. `seconds` and `clip` are known at the end.
+        `progress` is called as in `circlematch.audio.blocks`. `seconds` and `clip` are known at the end.
         """
         self.reset()
-        for block in audio.blocks(path):
+        for block in audio.blocks(path, progress):
             yield from self.hear(block)
-            if progress is not None:
-                progress(self.seconds)
         yield from self.finish()
 
     def feed(self, chunk: npt.ArrayLike, sample_rate: int) -> list[detection.Hit]:

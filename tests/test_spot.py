@@ -129,8 +129,8 @@ def test_hits_are_printed_as_they_are_found(commands: Path, monkeypatch: pytest.
     monkeypatch.setattr(audio, "BLOCK_SAMPLES", SECOND)
     blocks, printed = audio.blocks, []
 
-    def watched(path: str) -> Any:
-        for block in blocks(path):
+    def watched(*arguments: Any) -> Any:
+        for block in blocks(*arguments):
             printed.append(capsys.readouterr().out)
             yield block
 
@@ -138,6 +138,17 @@ def test_hits_are_printed_as_they_are_found(commands: Path, monkeypatch: pytest.
     assert main(["spot", str(commands)]) == 0
     assert "yes" in "".join(printed[:4]), "in the first four seconds"
     assert "go" not in "".join(printed[:4])
+
+
+@pytest.mark.skipif(not Path("/dev/stdin").exists(), reason="there is no /dev/stdin")
+def test_a_recording_of_unknown_length_comes_through_a_pipe(commands: Path, tmp_path: Path) -> None:
+    data = bytearray(write_sound(tmp_path / "commands.wav", audio.read(commands)).read_bytes())
+    for place in (4, data.index(b"data") + 4):
+        data[place : place + 4] = b"\xff" * 4  # as a program writes that does not know how much will come
+    command = [sys.executable, "-m", "circlematch", "spot", "/dev/stdin"]
+    done = subprocess.run(command, input=data, capture_output=True)
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert done.stdout.count(b"\n") == 8
 
 
 # ---- files that fail ---------------------------------------------------------------------------------------

@@ -176,8 +176,10 @@ def test_listening_to_a_file_is_feeding_it_and_says_how_long_it_is(repository: P
     spotter, fed = circlematch.Spotter("d16-gsc"), circlematch.Spotter("d16-gsc")
     samples = circlematch.read(path)
     for _ in range(2):  # a file is a recording of its own
-        assert list(spotter.listen(path, heard.append)) == [*fed.feed(samples, 16_000), *fed.finish()]
-        assert spotter.seconds == fed.seconds == heard[-1] == 15
+        hits = list(spotter.listen(path, lambda seconds, total: heard.append((seconds, total))))
+        assert hits == [*fed.feed(samples, 16_000), *fed.finish()]
+        assert spotter.seconds == fed.seconds == 15
+        assert heard[-1] == (15, 15)
         assert spotter.clip is None
 
 

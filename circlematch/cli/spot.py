@@ -68,10 +68,10 @@ def run(options: argparse.Namespace) -> int:
 def _listen(spotter: Spotter, file: str, progress: Progress, printed: bool) -> list[Hit]:
     """The hits of a file, which are printed as they are found, if at all."""
 
-    def show(seconds: float) -> None:
-        progress.show(f"{_clock(seconds)} of {_clock(total)}  {file}")
+    def show(seconds: float, total: float | None) -> None:
+        progress.show(f"{_clock(seconds)}{'' if total is None else f' of {_clock(total)}'}  {file}")
 
-    total, hits = audio.duration(file), []
+    hits = []
     for hit in spotter.listen(file, show):
         hits.append(hit)
         if printed:
