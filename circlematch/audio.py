@@ -28,7 +28,7 @@ __all__ = [
 SUFFIXES = (".wav", ".flac", ".ogg", ".opus", ".mp3")
 TYPES = ("f2", "f4", "f8", "f16", "i2", "i4", "u1")  # in either byte order
 SHORTEST_MS = 50  # five frames: the least that five ordered prototypes can fill
-BLOCK_SAMPLES = 2**19  # read at a time, of all channels together: 2 MiB
+BLOCK_SAMPLES = 2**16  # read at a time, of all channels together: 256 KiB
 UNKNOWN_LENGTH = 2**63 - 1  # frames, in libsndfile, where the header does not tell, as that of a piped FLAC file
 
 Samples = npt.NDArray[np.float32]
