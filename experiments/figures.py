@@ -43,7 +43,7 @@ from tables import PAPER, PAPER_ABLATIONS, change, found
 from transformations import TRANSFORMATIONS
 
 from circlematch import load, read
-from circlematch.config import FRONT_END, Network
+from circlematch.config import Network
 from circlematch.data.mswc import EN31, ES20
 from circlematch.data.speech_commands import LABELS
 from circlematch.explain import explain, picture_of

@@ -39,7 +39,11 @@ def add_command(
 ) -> argparse.ArgumentParser:
     """Add a command with a one-line help text and an example."""
     parser: argparse.ArgumentParser = commands.add_parser(
-        name, help=summary, description=summary, epilog=f"example:\n  {example}", formatter_class=_Help
+        name,
+        help=summary,
+        description=textwrap.fill(summary, HELP_COLUMNS),
+        epilog=f"example:\n  {example}",
+        formatter_class=_Help,
     )
     parser.set_defaults(run=run, parser=parser)
     return parser
