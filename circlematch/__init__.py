@@ -2,11 +2,10 @@
 
     import circlematch
     model = circlematch.load("d16-gsc")
-    model.predict(circlematch.read("yes.wav"), sample_rate=16000)
-    spotter = circlematch.Spotter("d16-gsc")
-    hits = spotter.feed(chunk, sample_rate=48000)
+    hits = model.spot(circlematch.read("meeting.flac"), sample_rate=16000)
 
-`circlematch.nn` holds the paper's network in PyTorch; nothing else imports torch.
+`circlematch.Spotter` finds keywords in live sound, and in files of any length. `circlematch.nn` holds the paper's
+network in PyTorch.
 """
 
 from types import ModuleType
@@ -23,7 +22,7 @@ __all__ = ["CircleMatchError", "Hit", "Model", "Prediction", "Spotter", "__versi
 
 
 def __getattr__(name: str) -> ModuleType:
-    """`circlematch.nn` imports torch when it is first asked for, and not before."""
+    """Import `circlematch.nn`, and with it torch, at its first use."""
     if name == "nn":
         import importlib
 

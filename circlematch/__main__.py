@@ -1,4 +1,4 @@
-"""`python -m circlematch` is the command line."""
+"""Run the command line with `python -m circlematch`."""
 
 import sys
 

@@ -1,9 +1,16 @@
-"""Reading recordings: WAV, FLAC, OGG, Opus, MP3; any rate, any number of channels (Section 4.1)."""
+"""Reading recordings: WAV, FLAC, OGG, Opus, MP3; any rate, any number of channels (Section 4.1).
+
+A recording is read, mixed down and resampled in blocks, so memory grows neither with its length nor with the length
+that its header claims. The samples do not depend on where the blocks end.
+"""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -11,45 +18,114 @@ import soundfile
 
 from circlematch.config import FRONT_END
 from circlematch.errors import AudioError
+from circlematch.files import is_address
 
 __all__ = [
-    *("SUFFIXES", "as_array", "as_mono", "as_rate", "duration", "first_second", "prepare", "read", "take", "to_int16"),
+    *("SUFFIXES", "Converter", "as_array", "as_mono", "as_rate", "blocks", "check_prepared", "duration"),
+    *("first_second", "prepare", "read", "second_of", "take", "to_int16"),
 ]
 
 SUFFIXES = (".wav", ".flac", ".ogg", ".opus", ".mp3")
 TYPES = ("f2", "f4", "f8", "f16", "i2", "i4", "u1")  # in either byte order
 SHORTEST_MS = 50  # five frames: the least that five ordered prototypes can fill
+BLOCK_SAMPLES = 2**16  # read at a time, of all channels together: 256 KiB
+UNKNOWN_LENGTH = 2**63 - 1  # frames, in libsndfile, where the header does not tell, as that of a piped FLAC file
 
 Samples = npt.NDArray[np.float32]
+Progress = Callable[[float, float | None], object]
 
 
 def read(path: str | Path) -> Samples:
     """The whole recording as mono float32 samples at 16 kHz."""
+    return np.concatenate(list(blocks(path)))
+
+
+def blocks(path: str | Path, progress: Progress | None = None) -> Iterator[Samples]:
+    """The recording as mono float32 samples at 16 kHz, block by block.
+
+    A recording that is too short, cut off or damaged raises AudioError. Blocks before the damage are yielded first.
+    `progress` is called after each block with the seconds read so far and with those in the header, if it has them.
+    """
+    with _opened(path) as sound:
+        converter = Converter(sound.samplerate)
+        size = max(min(BLOCK_SAMPLES // sound.channels, sound.frames), 1)
+        while (chunk := sound.read(size, dtype="float32", always_2d=True)).size:
+            yield converter.convert(chunk)
+            if progress is not None:
+                progress(converter.seconds, _seconds(sound))
+        _check_length(converter.frames, sound.samplerate)
+        # Of other formats libsndfile counts what is there, or, of MP3 and of a pipe, knows no reliable length.
+        if sound.format == "FLAC" and converter.seconds < (claimed := _seconds(sound) or 0):
+            raise AudioError(
+                f"the recording is cut off after {converter.seconds:.2f} s of the {claimed:.2f} s in its header"
+            )
+        yield converter.finish()
+
+
+def second_of(path: str | Path, start_ms: int = 0) -> Samples:
+    """One second of a recording from `start_ms` on, at 16 kHz, padded with zeros if the recording ends earlier.
+
+    The file is not read beyond that second.
+    """
+    first = start_ms * FRONT_END.sample_rate_hz // 1000
+    parts, there = [], 0
+    for block in blocks(path):
+        parts.append(block[max(first - there, 0) :])
+        there += block.size
+        if there >= first + FRONT_END.clip_samples:
+            break
+    return first_second(np.concatenate(parts))
+
+
+def duration(path: str | Path) -> float:
+    """The length of a recording in seconds, from its header. If the header does not say it, the file is read."""
+    with _opened(path) as sound:
+        as_rate(sound.samplerate)
+        if (seconds := _seconds(sound)) is not None:
+            return seconds
+    return sum(block.size for block in blocks(path)) / FRONT_END.sample_rate_hz
+
+
+def _seconds(sound: Any) -> float | None:
+    """The length in the header of a file, or None if it has none."""
+    return None if sound.frames == UNKNOWN_LENGTH else float(sound.frames / sound.samplerate)
+
+
+class _FromBeginningToEnd(soundfile.SoundFile):  # type: ignore[misc]  # soundfile has no types
+    """A file in which soundfile never seeks. It would after every read, which fails at the end of a cut FLAC file."""
+
+    def seekable(self) -> bool:
+        return False
+
+
+@contextmanager
+def _opened(path: str | Path) -> Iterator[Any]:
+    """The open file. Every error while it is read becomes an AudioError that begins with the file's name."""
+    if is_address(path):
+        raise AudioError(f"{path} is a web address; download the recording and give the file")
     path = Path(path)
-    if not path.exists():
-        raise AudioError(f"{path}: there is no such file")
-    if path.is_dir():
+    if os.path.isdir(path):
         raise AudioError(f"{path} is a folder; give a recording ({', '.join(SUFFIXES)})")
+    name = os.fsencode(path) if os.name == "posix" else path  # soundfile encodes a str as strict UTF-8
     try:
-        name = os.fsencode(path) if os.name == "posix" else path  # soundfile encodes a str as strict UTF-8
-        samples, rate = soundfile.read(name, dtype="float32", always_2d=True)  # (samples, channels)
-    except (soundfile.LibsndfileError, RuntimeError) as error:
-        reason = getattr(error, "error_string", None) or str(error)
-        raise AudioError(
-            f"{path} cannot be read as audio ({reason.strip().rstrip('.')}); formats are {', '.join(SUFFIXES)}"
-        ) from error
-    try:
-        return prepare(samples, rate)
+        with _FromBeginningToEnd(name) as sound:
+            yield sound
     except AudioError as error:
         raise AudioError(f"{path}: {error}") from error
+    except (RuntimeError, OSError, ValueError, TypeError) as error:  # libsndfile's are RuntimeErrors
+        raise AudioError(f"{path}{_reason(path, error)}") from error
 
 
-def duration(path: Path) -> float:
-    """How many seconds a recording lasts, from its header."""
+def _reason(path: Path, error: Exception) -> str:
+    """The reason why a file could not be read. libsndfile reports a missing permission and a damaged file alike."""
     try:
-        return float(soundfile.info(os.fsencode(path) if os.name == "posix" else path).duration)
-    except (soundfile.LibsndfileError, RuntimeError, OSError) as error:
-        raise AudioError(f"{path} cannot be read as audio; formats are {', '.join(SUFFIXES)}") from error
+        path.open("rb").close()
+    except FileNotFoundError:
+        return ": there is no such file"
+    except (OSError, ValueError) as refused:
+        return f": {getattr(refused, 'strerror', None) or refused}"
+    reason = str(getattr(error, "error_string", None) or error).strip().rstrip(".")
+    return f" cannot be read as audio ({reason}); formats are {', '.join(SUFFIXES)}"
 
 
 def prepare(samples: npt.ArrayLike, sample_rate: int) -> Samples:
@@ -57,25 +133,69 @@ def prepare(samples: npt.ArrayLike, sample_rate: int) -> Samples:
 
     Integers are scaled by their type (int16 by 32768). Channels, if any, are the second axis and are averaged.
     """
-    given = as_array(samples)
-    sample_rate = as_rate(sample_rate)
-    if given.size == 0:
-        raise AudioError(f"the recording is empty; {SHORTEST_MS} ms is the least")
-    if given.shape[0] * 1000 < SHORTEST_MS * sample_rate:
-        raise AudioError(
-            f"the recording lasts {1000 * given.shape[0] / sample_rate:.0f} ms; {SHORTEST_MS} ms is the least"
-        )
-    mono = as_mono(given)
-    if sample_rate == FRONT_END.sample_rate_hz:
-        return mono
-    import soxr  # most recordings need none of it, and it takes its time to import
+    given, converter = as_array(samples), Converter(sample_rate)
+    _check_length(given.shape[0] if given.size else 0, converter.sample_rate)
+    converted = converter.convert(given)
+    rest = converter.finish()
+    return np.concatenate((converted, rest)) if rest.size else converted
 
-    resampled = soxr.resample(mono, sample_rate, FRONT_END.sample_rate_hz)
-    return np.ascontiguousarray(resampled, dtype=np.float32)
+
+def _check_length(frames: int, sample_rate: int) -> None:
+    """Raise if a recording is too short."""
+    if frames == 0:
+        raise AudioError(f"the recording is empty; it must last at least {SHORTEST_MS} ms")
+    if frames * 1000 < SHORTEST_MS * sample_rate:
+        raise AudioError(
+            f"the recording lasts {1000 * frames / sample_rate:.0f} ms; it must last at least {SHORTEST_MS} ms"
+        )
+
+
+class Converter:
+    """Brings a recording that arrives in chunks to mono float32 at 16 kHz.
+
+    The samples are those of the whole recording converted at once, whatever the chunks.
+    """
+
+    def __init__(self, sample_rate: int) -> None:
+        self.sample_rate = as_rate(sample_rate)
+        self.frames = 0  # converted so far, at `sample_rate`
+        self._resampler: Any = None
+        if self.sample_rate != FRONT_END.sample_rate_hz:
+            import soxr  # slow to import, and 16 kHz recordings do not need it
+
+            self._resampler = soxr.ResampleStream(self.sample_rate, FRONT_END.sample_rate_hz, 1, dtype="float32")
+
+    @property
+    def seconds(self) -> float:
+        """The length of the recording so far."""
+        return self.frames / self.sample_rate
+
+    def convert(self, chunk: npt.ArrayLike) -> Samples:
+        """Convert the next chunk, (samples,) or (samples, channels). A chunk that is refused changes nothing."""
+        mono = as_mono(as_array(chunk))
+        self.frames += mono.size
+        return mono if self._resampler is None else _contiguous(self._resampler.resample_chunk(mono))
+
+    def finish(self) -> Samples:
+        """The last samples, which the resampler held back."""
+        nothing = np.zeros(0, dtype=np.float32)
+        return nothing if self._resampler is None else _contiguous(self._resampler.resample_chunk(nothing, last=True))
+
+
+def _contiguous(samples: npt.NDArray[Any]) -> Samples:
+    return np.ascontiguousarray(samples, dtype=np.float32)
+
+
+def check_prepared(samples: Samples) -> None:
+    """Raise unless samples have the type and the shape that `read` and `prepare` return."""
+    if samples.dtype != np.float32 or samples.ndim != 1 or not samples.flags.c_contiguous:
+        raise AudioError(
+            f"samples are {samples.dtype} with the shape {samples.shape}; give what circlematch.read returns"
+        )
 
 
 def as_array(samples: npt.ArrayLike) -> npt.NDArray[np.generic]:
-    """Samples as an array (samples,) or (samples, channels) of a type that sound has."""
+    """Samples as an array (samples,) or (samples, channels), of a type that audio files use."""
     try:
         given = np.asarray(samples)
     except ValueError as error:  # rows of different lengths
@@ -88,7 +208,7 @@ def as_array(samples: npt.ArrayLike) -> npt.NDArray[np.generic]:
 
 
 def as_rate(sample_rate: int) -> int:
-    """A sample rate that can be one."""
+    """The sample rate as an int; raises if it is not a plausible rate."""
     if isinstance(sample_rate, bool) or not isinstance(sample_rate, int | np.integer):
         raise AudioError(f"sample_rate is {sample_rate!r}; give whole samples per second, such as 16000")
     if not 1_000 <= sample_rate <= 768_000:
@@ -97,7 +217,9 @@ def as_rate(sample_rate: int) -> int:
 
 
 def as_mono(given: npt.NDArray[np.generic]) -> Samples:
-    """Finite float32 samples, channels averaged."""
+    """Float32 samples with the channels averaged; raises if any is NaN or infinite."""
+    if given.size == 0:
+        return np.zeros(0, dtype=np.float32)
     scaled = _as_float(given)
     if not np.isfinite(scaled).all():
         raise AudioError("the recording holds NaN or infinite samples; every sample must be a finite number")
@@ -107,7 +229,7 @@ def as_mono(given: npt.NDArray[np.generic]) -> Samples:
 
 def _as_float(samples: npt.NDArray[np.generic]) -> Samples:
     if samples.dtype.kind == "f":
-        with np.errstate(over="ignore"):  # becomes infinite, and is refused as such
+        with np.errstate(over="ignore"):  # the overflow is infinite, which is refused later
             return samples.astype(np.float32, copy=False)
     if samples.dtype == np.uint8:  # WAV's only unsigned type has its zero at 128
         return (samples.astype(np.float32) - 128.0) / 128.0
@@ -115,7 +237,7 @@ def _as_float(samples: npt.NDArray[np.generic]) -> Samples:
 
 
 def first_second(samples: Samples) -> Samples:
-    """The first second, with zeros behind it where the recording is shorter."""
+    """The first second, padded with zeros if the recording is shorter."""
     clip = np.zeros(FRONT_END.clip_samples, dtype=np.float32)
     length = min(samples.size, clip.size)
     clip[:length] = samples[:length]
@@ -123,13 +245,13 @@ def first_second(samples: Samples) -> Samples:
 
 
 def to_int16(samples: Samples) -> npt.NDArray[np.int16]:
-    """Samples as 16-bit integers, clipped: exact for what was read from a 16-bit file."""
+    """Samples as 16-bit integers, clipped; exact for samples from a 16-bit file."""
     scaled: Samples = np.clip(np.rint(samples * np.float32(32768.0)), -32768, 32767)
     return scaled.astype(np.int16)
 
 
 def take(clips: npt.NDArray[np.int16], rows: npt.NDArray[np.int64]) -> npt.NDArray[np.int16]:
-    """Rows of `clips`, and silence where a row is negative: (B, samples)."""
+    """Rows of `clips`, with zeros for negative rows: (B, samples)."""
     out = np.zeros((len(rows), clips.shape[1]), dtype=np.int16)
     spoken = rows >= 0
     out[spoken] = clips[rows[spoken]]

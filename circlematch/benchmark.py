@@ -1,4 +1,4 @@
-"""How fast are we: training and streaming against the plain ways, in one run, interleaved, best of several rounds."""
+"""Speed of training and streaming, each compared with a plain implementation in the same run."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from circlematch.data.augment import Augmenter
 from circlematch.data.noise import make_pool
 from circlematch.engine import Stream
 from circlematch.errors import require
-from circlematch.front_end import usable_cores
+from circlematch.machine import usable_cores
 from circlematch.model import Model
 from circlematch.spotter import Spotter
 from circlematch.training.native_step import NativeStep
@@ -25,14 +25,14 @@ from circlematch.training.targets import smoothed
 
 __all__ = ["StreamSpeed", "TrainSpeed", "measure_streaming", "measure_training"]
 
-NATIVE_STEPS = 5  # a turn of the native step: one alone would be over too soon to time
-STREAM_SECONDS = 2  # a turn of the stream
-WINDOWS = 10  # a turn of those that compute every window anew
+NATIVE_STEPS = 5  # steps per timed round: a single step is too short to time
+STREAM_SECONDS = 2  # of sound per timed round
+WINDOWS = 10  # recomputed windows per timed round
 
 
 @dataclass(frozen=True)
 class TrainSpeed:
-    """Examples per second, everything included, and where the native step's time goes."""
+    """Training examples per second, everything included, and the time of each stage of the native step."""
 
     width: int
     threads: int
@@ -42,7 +42,7 @@ class TrainSpeed:
 
     @property
     def ratio(self) -> float:
-        """How many times faster than plain PyTorch."""
+        """Native speed divided by that of plain PyTorch."""
         return self.native / self.plain
 
     def summary(self) -> dict[str, Any]:
@@ -58,7 +58,7 @@ class TrainSpeed:
 
 
 def measure_training(width: int, threads: int | None = None, rounds: int = 6) -> TrainSpeed:
-    """Turn by turn, `rounds` times: one step of the plain loop, the mean of five native ones; the best turns count."""
+    """Alternate between the plain loop and the native step for `rounds` rounds, and keep the fastest round of each."""
     require("torch", extra="torch", purpose="the plain loop of the benchmark")
     from circlematch.nn.plain_loop import PlainLoop
 
@@ -96,12 +96,12 @@ def measure_training(width: int, threads: int | None = None, rounds: int = 6) ->
 
 @dataclass(frozen=True)
 class StreamSpeed:
-    """Microseconds for one hop of 10 ms, front end included; None where what it needs is not installed."""
+    """Microseconds per hop of 10 ms, front end included; None if a package is not installed."""
 
     model: str
-    engine: float  # samples as they come; a window is scored every 100 ms
-    every_frame: float  # the same with a window every 10 ms
-    spotter: float  # Spotter.feed, 10 ms at a time: what Python adds
+    engine: float  # streaming, with a score every 100 ms
+    every_frame: float  # streaming, with a score every 10 ms
+    spotter: float  # Spotter.feed with 10 ms at a time: the engine and Python's overhead
     window: float  # (a) the same engine on the whole window, every hop
     torch: float | None  # (b) the network in PyTorch on the whole window, every hop
     onnx: float | None  # (c) the same in ONNX Runtime
@@ -109,7 +109,7 @@ class StreamSpeed:
     model_bytes: int
 
     def summary(self) -> dict[str, Any]:
-        """As plain data, with the ratios."""
+        """The speeds as plain data, with their ratios."""
         slower = {"window": self.window, "torch": self.torch, "onnx": self.onnx}
         return {
             "model": self.model,
@@ -124,9 +124,9 @@ class StreamSpeed:
 
 
 def measure_streaming(model: Model, rounds: int = 20) -> StreamSpeed:
-    """Turn by turn, on one thread: the stream, and what recomputes the window with every hop; the best turns count.
+    """Alternate on one thread between streaming and recomputing the window, and keep the fastest round of each.
 
-    The sound is noise that comes and goes, and no hit is looked for: hits are rare, and cost the same everywhere.
+    The input is noise of changing loudness. The threshold is 1, so that there are no hits, which are rare in use, too.
     """
     generator = np.random.default_rng(0)
     swell = np.repeat(generator.uniform(0, 0.2, 20 * STREAM_SECONDS), FRONT_END.sample_rate_hz // 20)
@@ -165,7 +165,7 @@ def measure_streaming(model: Model, rounds: int = 20) -> StreamSpeed:
 
 
 def _window_scorers(model: Model) -> dict[str, Callable[[npt.NDArray[np.float32]], object]]:
-    """What scores one window at a time, of what is installed, on one thread."""
+    """What is installed of PyTorch and ONNX Runtime: functions that score one window on one thread."""
     found: dict[str, Callable[[npt.NDArray[np.float32]], object]] = {}
     try:
         from circlematch.nn import window

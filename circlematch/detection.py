@@ -1,12 +1,13 @@
 """From window scores to hits: where a keyword was said, only once, and soon.
 
-A window of one second slides over the recording by 100 ms. A word stays in the window for many steps, a chance likeness
-does not: so what counts is the mean of a keyword's probabilities in the last three windows. When it reaches the
-threshold, the keyword is a candidate. The candidate changes as long as a window brings a higher mean, of this keyword
-or another; the first window that does not makes it a hit, about half a second after the word's end.
+A window of one second slides over the recording by 100 ms. A spoken keyword scores high in several consecutive
+windows, a chance match usually in one only. The detector therefore uses the mean probability of the last three windows.
+A keyword whose mean reaches the threshold becomes the candidate. While the mean still rises, for this keyword or
+another, the candidate is replaced. The first window in which it does not rise reports the candidate as a hit, about
+half a second after the keyword's end.
 
-A keyword that was a hit must fall below the threshold before it can be one again, and no two hits share time: what
-begins before the last hit's end is dropped.
+After a hit, the mean of its keyword must fall below the threshold before the keyword can be a hit again. Hits do not
+overlap: a hit that starts before the end of the last one is dropped.
 
 `find_hits` is the definition; engine/stream/detection.h finds the same hits while the recording goes on, and tests
 compare the two.
@@ -27,25 +28,28 @@ from circlematch.errors import UsageError
 __all__ = [
     "BACKGROUND",
     "BLOCK_FRAMES",
+    "LONGEST_CLIP_MS",
     "SMOOTHED",
     "THRESHOLD",
     "Hit",
     "Outlook",
     "check_threshold",
     "find_hits",
+    "is_clip",
     "padded",
     "smoothed",
 ]
 
 BACKGROUND = (UNKNOWN, SILENCE)
-BLOCK_FRAMES = 10  # frames between two looks at the scores
-SMOOTHED = 3  # windows whose mean counts
+BLOCK_FRAMES = 10  # frames from one window to the next
+SMOOTHED = 3  # windows that a mean is taken over
 THRESHOLD = 0.8
+LONGEST_CLIP_MS = 1_200  # one second, and the padding that lossy formats add
 
 
 @dataclass(frozen=True)
 class Hit:
-    """A keyword, its probability, and where it starts and ends, in seconds from the recording's beginning."""
+    """A keyword with its probability, and its start and end in seconds from the recording's beginning."""
 
     label: str
     score: float
@@ -55,16 +59,16 @@ class Hit:
 
 @dataclass(frozen=True)
 class Outlook:
-    """What a model says of each window of a recording: W windows, K classes."""
+    """The output of a model for each window of a recording: W windows, K classes."""
 
     probabilities: npt.NDArray[np.float32]  # (W, K)
-    first_frames: npt.NDArray[np.int64]  # (W,) where each window begins
+    first_frames: npt.NDArray[np.int64]  # (W,) the first frame of each window
     window_frames: int
     spans: npt.NDArray[np.float32] | None  # (W, K, 2) expected frame of the first and last prototype, in the window
-    seconds: float = inf  # how long the recording is, without the zeros behind it
+    seconds: float = inf  # length of the recording without padding
 
     def span(self, window: int, label: int) -> tuple[float, float]:
-        """Start and end of a keyword in seconds; the window's own where the head has no prototypes."""
+        """Start and end of a keyword in seconds. A head without prototypes gives those of the whole window."""
         first = float(self.first_frames[window])
         if self.spans is None:
             begin, end = 0.0, self.window_frames - 1.0
@@ -75,10 +79,18 @@ class Outlook:
 
 
 def padded(samples: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
-    """Zeros up to a second and to whole blocks, and two blocks more: a word at the very end is in three windows too."""
+    """Pad with zeros to a whole number of blocks of at least one second, then add two blocks.
+
+    A word at the very end then still lies in three windows.
+    """
     block = BLOCK_FRAMES * FRONT_END.hop_samples
     size = max(FRONT_END.clip_samples, -(-samples.size // block) * block) + (SMOOTHED - 1) * block
     return np.pad(samples, (0, size - samples.size))
+
+
+def is_clip(samples: int) -> bool:
+    """Whether a recording of this many samples at 16 kHz is a clip of one word, which has a most probable class."""
+    return samples * 1000 <= LONGEST_CLIP_MS * FRONT_END.sample_rate_hz
 
 
 def check_threshold(threshold: float) -> None:
@@ -90,7 +102,7 @@ def check_threshold(threshold: float) -> None:
 def find_hits(
     outlook: Outlook, labels: tuple[str, ...], threshold: float = THRESHOLD, windows: int = SMOOTHED
 ) -> list[Hit]:
-    """The hits in the order in which they are found, which is that of their start; means are of `windows` windows."""
+    """All hits, ordered by their start. Probabilities are averaged over `windows` windows."""
     check_threshold(threshold)
     keyword = np.array([label not in BACKGROUND for label in labels])
     free = keyword.copy()  # may become a candidate
@@ -117,7 +129,7 @@ def find_hits(
 
 
 def smoothed(probabilities: npt.NDArray[np.float32], windows: int = SMOOTHED) -> npt.NDArray[np.float32]:
-    """The mean of each window and those before it, as many as there are up to `windows`; added from the oldest on."""
+    """The mean of each window and up to `windows` − 1 windows before it. Terms are summed oldest first, as in C."""
     sums = np.zeros_like(probabilities)
     for age in reversed(range(min(windows, len(probabilities)))):
         sums[age:] += probabilities[: len(probabilities) - age]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +12,7 @@ import numpy.typing as npt
 from circlematch._engine import ffi, lib
 from circlematch.config import FRONT_END
 from circlematch.errors import UsageError
-from circlematch.front_end import usable_cores
+from circlematch.machine import in_slices
 
 __all__ = ["Answer", "Engine", "RawHit", "Stream"]
 
@@ -82,7 +81,7 @@ class Engine:
                 ffi.from_buffer("float[]", out[piece], require_writable=True),
             )
 
-        _in_pieces(run, len(wanted), threads or usable_cores())
+        in_slices(run, len(wanted), threads)
         return out
 
     def unit_frames(self, pictures: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
@@ -175,15 +174,3 @@ def _raw(hit: Any) -> RawHit:
 
 def _samples(samples: Samples) -> Any:
     return ffi.from_buffer("int16_t[]" if samples.dtype == np.int16 else "float[]", samples)
-
-
-def _in_pieces(run: Callable[[slice], None], count: int, threads: int) -> None:
-    """Split `count` items evenly among threads."""
-    size = max(-(-count // max(threads, 1)), 1)
-    pieces = [slice(start, min(start + size, count)) for start in range(0, count, size)]
-    if len(pieces) < 2:
-        for piece in pieces:
-            run(piece)
-        return
-    with ThreadPoolExecutor(len(pieces)) as pool:
-        list(pool.map(run, pieces))

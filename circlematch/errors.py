@@ -1,13 +1,13 @@
-"""Every error that CircleMatch raises on purpose.
+"""The errors of CircleMatch.
 
 CircleMatchError
-├── UsageError(ValueError)      what was given cannot work; the command line exits with 2
+├── UsageError(ValueError)      wrong input; the command line exits with 2
 │   ├── AudioError              a recording or an array of samples that cannot be used
-│   ├── DatasetError            a folder, list or manifest that is not what it should be
-│   └── UnknownModelError       a model name that is neither released nor a file
-├── DamagedFileError            a model file or checkpoint that cannot be trusted; exit code 1
+│   ├── DatasetError            a folder, list or manifest that is not as it must be
+│   └── UnknownModelError       a model that is neither a released name nor a file nor the folder of a run
+├── DamagedFileError            a model file or checkpoint that is damaged; exit code 1
 ├── DownloadError               an archive that did not arrive whole; exit code 1
-├── DivergedError               a loss that is no number any more; exit code 1
+├── DivergedError               a training run whose loss is not finite; exit code 1
 └── MissingExtraError           an optional dependency is needed; the message holds the pip command
 
 A message is one line and says what was given, what is allowed and what to type.
@@ -16,6 +16,8 @@ A message is one line and says what was given, what is allowed and what to type.
 from __future__ import annotations
 
 import importlib
+from collections.abc import Iterable
+from difflib import get_close_matches
 from types import ModuleType
 
 __all__ = [
@@ -28,6 +30,7 @@ __all__ = [
     "MissingExtraError",
     "UnknownModelError",
     "UsageError",
+    "did_you_mean",
     "require",
 ]
 
@@ -39,7 +42,7 @@ class CircleMatchError(Exception):
 
 
 class UsageError(CircleMatchError, ValueError):
-    """What was given cannot work."""
+    """Wrong input."""
 
     exit_code = 2
 
@@ -49,19 +52,19 @@ class AudioError(UsageError):
 
 
 class DatasetError(UsageError):
-    """A folder, list or manifest that is not what it should be."""
+    """A folder, list or manifest that is not as it must be."""
 
 
 class UnknownModelError(UsageError):
-    """A model name that is neither released nor a file."""
+    """A model that is neither a released name nor a file nor the folder of a run."""
 
 
 class DivergedError(CircleMatchError):
-    """A run whose loss is no number any more."""
+    """A training run whose loss is not finite."""
 
 
 class DamagedFileError(CircleMatchError):
-    """A model file or checkpoint that cannot be trusted."""
+    """A model file or checkpoint that is damaged."""
 
 
 class DownloadError(CircleMatchError):
@@ -69,7 +72,13 @@ class DownloadError(CircleMatchError):
 
 
 class MissingExtraError(CircleMatchError, ImportError):
-    """An optional dependency is needed and absent."""
+    """An optional dependency is needed, and not installed."""
+
+
+def did_you_mean(given: str, known: Iterable[str]) -> str:
+    """A suggestion for the end of a message about an unknown name; empty if no known name is similar."""
+    close = get_close_matches(given, list(known), n=1)
+    return f"; did you mean {close[0]}?" if close else ""
 
 
 def require(module: str, extra: str, purpose: str) -> ModuleType:

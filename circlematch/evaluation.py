@@ -1,4 +1,4 @@
-"""How good is a model: accuracy, confusion, per-class figures, and the spread over speakers."""
+"""Accuracy, confusion matrix, precision and recall of each class, and the spread over speakers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from circlematch.files import write_atomically
 __all__ = ["Report", "Speakers", "draw_confusion", "evaluate", "predict_all", "report", "to_text"]
 
 SCORING_BATCH = 1024
-FEWEST_TAKES = 5  # a speaker with fewer clips says little about the model
+FEWEST_TAKES = 5  # speakers with fewer clips are not counted
 WORST_SHARE = 0.1
 
 Scores = Callable[[npt.NDArray[np.int16], npt.NDArray[np.int64]], npt.NDArray[np.float32]]  # of rows of clips
@@ -26,16 +26,16 @@ Scores = Callable[[npt.NDArray[np.int16], npt.NDArray[np.int64]], npt.NDArray[np
 
 @dataclass(frozen=True)
 class Speakers:
-    """Accuracy speaker by speaker, of those with at least FEWEST_TAKES clips."""
+    """Accuracy by speaker, over speakers with at least FEWEST_TAKES clips."""
 
     count: int
     mean: float
-    worst_tenth: float  # mean over the tenth of the speakers with the lowest accuracy
+    worst_tenth: float  # mean accuracy of the tenth of the speakers with the lowest
 
 
 @dataclass(frozen=True)
 class Report:
-    """What a model got right and wrong on one split."""
+    """The results of a model on one split."""
 
     split: str
     labels: tuple[str, ...]
@@ -44,26 +44,26 @@ class Report:
 
     @property
     def clips(self) -> int:
-        """How many clips were judged."""
+        """Number of clips."""
         return int(self.confusion.sum())
 
     @property
     def accuracy(self) -> float:
-        """Share of clips that were right."""
+        """Share of clips classified correctly."""
         return float(np.trace(self.confusion) / self.confusion.sum())
 
     @property
     def recall(self) -> npt.NDArray[np.float64]:
-        """Of each class's clips, the share that was found; NaN where there are none."""
+        """Recall of each class; NaN for a class without clips."""
         return _ratio(self.confusion.diagonal(), self.confusion.sum(axis=1))
 
     @property
     def precision(self) -> npt.NDArray[np.float64]:
-        """Of the answers with each class, the share that was right; NaN where there were none."""
+        """Precision of each class; NaN for a class that was never predicted."""
         return _ratio(self.confusion.diagonal(), self.confusion.sum(axis=0))
 
     def summary(self) -> dict[str, Any]:
-        """As plain data; NaN becomes None."""
+        """As plain data, with None for NaN."""
         return {
             "split": self.split,
             "clips": self.clips,
@@ -84,13 +84,13 @@ class Report:
 
 
 def predict_all(scores: Scores, clips: ClipSet) -> npt.NDArray[np.int64]:
-    """The highest-scoring class of every clip: (N,)."""
+    """The class with the highest score for every clip: (N,)."""
     starts = range(0, len(clips), SCORING_BATCH)
     return np.concatenate([scores(clips.audio, clips.rows[i : i + SCORING_BATCH]).argmax(axis=1) for i in starts])
 
 
 def evaluate(scores: Scores, clips: ClipSet, labels: tuple[str, ...]) -> Report:
-    """Judge every clip of a split."""
+    """Evaluate a model on a split."""
     return report(clips.name, predict_all(scores, clips), clips.labels, clips.speakers, labels)
 
 
@@ -101,7 +101,7 @@ def report(
     speakers: tuple[str | None, ...],
     labels: tuple[str, ...],
 ) -> Report:
-    """Count what was right and wrong."""
+    """The report for predictions and true classes (N,)."""
     K = len(labels)
     confusion = np.bincount(truth * K + predicted, minlength=K * K).reshape(K, K)
     return Report(split, labels, confusion, _by_speaker(predicted == truth, speakers))
@@ -136,11 +136,11 @@ def to_text(result: Report) -> str:
         s = result.speakers
         spread = f"mean {s.mean:.2%}, worst tenth {s.worst_tenth:.2%}"
         lines.append(f"speakers with at least {FEWEST_TAKES} clips: {s.count}; {spread}")
-    wide = max(map(len, result.labels))
+    wide = max(7, *map(len, result.labels))
     cell = max(4, len(str(result.confusion.max())) + 1)
     heads = "".join(f"{label[: cell - 1]:>{cell}}" for label in result.labels)
     lines.append("")
-    lines.append(f"{'true, answered':<{wide + 8}}{heads}   recall  precision")
+    lines.append(f"{'true, predicted':<{wide + 8}}{heads}   recall  precision")
     for row, (label, r, p) in enumerate(zip(result.labels, result.recall, result.precision, strict=True)):
         counts = "".join(f"{count or '·':>{cell}}" for count in result.confusion[row])
         lines.append(f"{label:<{wide + 8}}{counts}  {_percent(r):>7}  {_percent(p):>9}")
@@ -152,7 +152,7 @@ def _percent(share: float) -> str:
 
 
 def draw_confusion(result: Report, path: Path) -> None:
-    """The confusion matrix as a picture: each row in shares of its class, the counts written in."""
+    """The confusion matrix as a picture: colours are shares of each row, numbers are counts."""
     require("matplotlib", extra="plot", purpose="drawing a picture")
     from matplotlib.figure import Figure
 
@@ -164,7 +164,7 @@ def draw_confusion(result: Report, path: Path) -> None:
     axes.imshow(shares, cmap="Blues", vmin=0, vmax=1)
     axes.set_xticks(range(K), result.labels, rotation=90)
     axes.set_yticks(range(K), result.labels)
-    axes.set_xlabel("answered")
+    axes.set_xlabel("predicted")
     axes.set_ylabel("true")
     axes.set_title(f"{result.split}: {result.accuracy:.2%} of {result.clips} clips")
     for row, column in np.argwhere(result.confusion > 0):

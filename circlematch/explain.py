@@ -1,4 +1,4 @@
-"""Why a model answers what it answers: what it saw, when its prototypes replied, and where that lies on the circle."""
+"""Explain a prediction: log-mel picture, response curves of the prototypes, and their moments on the circle."""
 
 from __future__ import annotations
 
@@ -10,40 +10,41 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from circlematch import audio
+from circlematch.audio import Samples, first_second
 from circlematch.config import FRONT_END
+from circlematch.detection import is_clip
 from circlematch.errors import AudioError, UsageError, require
 from circlematch.files import write_atomically
 from circlematch.front_end import log_mel
 from circlematch.model import Model, Prediction
+from circlematch.spotter import Spotter
 
 __all__ = ["Explanation", "draw", "explain", "picture_of"]
 
 MOST_BARS = 12
-LONGEST_CLIP = FRONT_END.clip_samples * 6 // 5  # samples; what is longer is a recording
 ARROWS = ({"arrowstyle": "-|>", "linewidth": 2}, {"arrowstyle": "->", "linewidth": 1, "linestyle": ":"})  # q = 1, q = 2
 
 
 @dataclass(frozen=True)
 class Explanation:
-    """One second, seen by one class."""
+    """One second of a recording, through the prototypes of one class."""
 
     model: str  # its name
-    label: str  # the class that is looked at
+    label: str  # the class whose prototypes are shown
     prediction: Prediction
-    from_seconds: float  # where in the recording the second begins; all times are the recording's
+    from_seconds: float  # where the second begins; all times count from the recording's beginning
     picture: npt.NDArray[np.float32]  # (F, T) log-mel
     responses: npt.NDArray[np.float32]  # (M, T) of the class's prototypes
     moments: npt.NDArray[np.complex64]  # (M, Q) on the circle
 
     @property
     def peaks(self) -> list[float]:
-        """When each prototype replied most strongly."""
+        """The time of each prototype's strongest response."""
         frames = self.responses.argmax(axis=1)
         return [self.from_seconds + float(frame) * FRONT_END.hop_ms / 1000 for frame in frames]
 
     def summary(self) -> dict[str, Any]:
-        """As plain data, for --json."""
+        """The explanation as plain data, for --json."""
         return {
             "label": self.label,
             "answer": self.prediction.label,
@@ -57,31 +58,32 @@ class Explanation:
         }
 
 
-def explain(
-    model: Model, samples: npt.ArrayLike, sample_rate: int, label: str | None = None, at: float | None = None
-) -> Explanation:
-    """Look at the second from `at` on, or where `label` is likeliest, or around the surest keyword; through `label`, or
-    through the answer.
+def explain(model: Model, samples: Samples, label: str | None = None, at: float | None = None) -> Explanation:
+    """Explain one second of a recording, as `circlematch.read` returns it, for one class.
+
+    The second starts at `at`, or where `label` is most probable, or surrounds the highest-scoring keyword. The class is
+    `label`, or else the predicted one.
     """
     if model.card.network.mean_pooling:
-        raise UsageError(f"{model.card.name} pools by the mean: it has no prototypes, and so nothing to show")
+        raise UsageError(
+            f"{model.card.name} uses mean pooling and has no prototypes; give a model with prototypes, such as d16-gsc"
+        )
     if label is not None and label not in model.labels:
         raise UsageError(f"{model.card.name} has no class {label!r}; it has {', '.join(model.labels)}")
     if at is not None and not isfinite(at):
-        raise UsageError(f"the second to look at is {at}; give a number of seconds")
-    whole = audio.prepare(samples, sample_rate)
+        raise UsageError(f"the second to explain is {at}; give a number of seconds")
     if at is not None:
         first = round(at * FRONT_END.sample_rate_hz)
     elif label is not None:
-        first = _likeliest_second(model, whole, label)
+        first = _most_probable_second(model, samples, label)
     else:
-        first = _surest_second(model, whole)
-    if not 0 <= first < whole.size:
-        seconds = whole.size / FRONT_END.sample_rate_hz
+        first = _second_of_best_hit(model, samples)
+    if not 0 <= first < samples.size:
+        seconds = samples.size / FRONT_END.sample_rate_hz
         raise AudioError(f"second {at} lies outside the recording; give one from 0 to below {seconds:.2f}")
-    second = audio.first_second(whole[first:])
+    second = first_second(samples[first:])
     from_seconds = first / FRONT_END.sample_rate_hz
-    prediction = _later(model.predict(second, FRONT_END.sample_rate_hz), from_seconds)
+    prediction = _later(model.judge(second), from_seconds)
     chosen = label or prediction.label
     picture = log_mel(second[None])
     responses, moments = model.insight(picture)
@@ -98,51 +100,48 @@ def explain(
 
 
 def _later(prediction: Prediction, seconds: float) -> Prediction:
-    """The same by the recording's clock."""
+    """The same prediction with times from the recording's beginning."""
     if prediction.start is None or prediction.end is None:
         return prediction
     return replace(prediction, start=prediction.start + seconds, end=prediction.end + seconds)
 
 
-def _surest_second(model: Model, whole: npt.NDArray[np.float32]) -> int:
-    """The first sample of the second in which the surest keyword lies in the middle; 0 for a clip."""
-    hits = model.spot(whole, FRONT_END.sample_rate_hz) if whole.size > LONGEST_CLIP else []
-    if not hits:
+def _second_of_best_hit(model: Model, samples: Samples) -> int:
+    """The first sample of the second with the highest-scoring hit in its middle; 0 for a clip or without a hit."""
+    if is_clip(samples.size):
         return 0
-    best = max(hits, key=lambda hit: hit.score)
+    spotter = Spotter(model)
+    best = max([*spotter.hear(samples), *spotter.finish()], key=lambda hit: hit.score, default=None)
+    if best is None:
+        return 0
     middle = round((best.start + best.end) / 2 * FRONT_END.sample_rate_hz)
-    return max(0, min(middle - FRONT_END.clip_samples // 2, whole.size - FRONT_END.clip_samples))
+    return max(0, min(middle - FRONT_END.clip_samples // 2, samples.size - FRONT_END.clip_samples))
 
 
-def _likeliest_second(model: Model, whole: npt.NDArray[np.float32], label: str) -> int:
-    """The first sample of the second in which a class is likeliest, of those that begin every tenth of one; 0 for a
-    clip.
-    """
-    if whole.size <= LONGEST_CLIP:
+def _most_probable_second(model: Model, samples: Samples, label: str) -> int:
+    """The first sample of the second in which a class is most probable, every 100 ms; 0 for a clip."""
+    if is_clip(samples.size):
         return 0
     apart = FRONT_END.sample_rate_hz // 10
-    seconds = np.lib.stride_tricks.sliding_window_view(whole, FRONT_END.clip_samples)[::apart]  # a view: (N, samples)
-    likely = [model.predict(second, FRONT_END.sample_rate_hz).scores[label] for second in seconds]
-    return int(np.argmax(likely)) * apart
+    seconds = np.lib.stride_tricks.sliding_window_view(samples, FRONT_END.clip_samples)[::apart]  # a view: (N, samples)
+    return int(np.argmax([model.judge(second).scores[label] for second in seconds])) * apart
 
 
 def draw(what: Explanation, path: Path) -> None:
-    """The picture as a PNG."""
+    """Draw the explanation as a PNG."""
     figure = picture_of(what)
     write_atomically(path, lambda stream: figure.savefig(stream, format="png", dpi=120))
 
 
 def picture_of(what: Explanation) -> Any:
-    """The picture as a figure of matplotlib: log-mel, response curves, the circle, and the scores."""
+    """The explanation as a matplotlib figure: log-mel, response curves, the circle and the scores."""
     require("matplotlib", extra="plot", purpose="drawing a picture")
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(10, 6.5), layout="constrained")
     grid = figure.add_gridspec(2, 2, width_ratios=(1.7, 1))
     answer = what.prediction
-    figure.suptitle(
-        f"{what.model} hears {answer.label}, {answer.score:.1%}; seen through the prototypes of “{what.label}”"
-    )
+    figure.suptitle(f"{what.model}: {answer.label}, {answer.score:.1%}; through the prototypes of “{what.label}”")
     _draw_picture(figure.add_subplot(grid[0, 0]), what)
     _draw_responses(figure.add_subplot(grid[1, 0]), what)
     _draw_circle(figure.add_subplot(grid[0, 1], projection="polar"), what)
@@ -186,9 +185,7 @@ def _draw_responses(axes: Any, what: Explanation) -> None:
 
 
 def beside(peaks: list[float], earliest: float, latest: float, apart: float = 0.025) -> list[float]:
-    """Places for the numbers of the peaks, in their order and at least so many seconds apart, each near its peak and
-    none outside the picture.
-    """
+    """Places for the numbers of the peaks: near them, in their order, `apart` seconds apart, inside the picture."""
     order = np.argsort(peaks, kind="stable")
     places = np.array(peaks)[order]
     for _ in range(100):  # push neighbours that are too close away from each other, half each
@@ -202,7 +199,7 @@ def beside(peaks: list[float], earliest: float, latest: float, apart: float = 0.
 
 
 def _draw_circle(axes: Any, what: Explanation) -> None:
-    """Each curve as weights around the circle, its first moment as an arrow, the second as a dotted one."""
+    """Each curve as weights around the circle, with its first moment as an arrow and its second as a dotted arrow."""
     angles = 2 * pi * np.arange(what.responses.shape[1]) / what.responses.shape[1]
     for number, (curve, moments) in enumerate(zip(what.responses, what.moments, strict=True)):
         weights = np.exp(curve - curve.max())
@@ -223,7 +220,7 @@ def _draw_circle(axes: Any, what: Explanation) -> None:
 def _draw_scores(axes: Any, what: Explanation) -> None:
     scores = what.prediction.scores
     labels = sorted(scores, key=lambda label: scores[label], reverse=True)
-    if labels.index(what.label) >= MOST_BARS:  # the class that is looked at has its bar, however unlikely it is
+    if labels.index(what.label) >= MOST_BARS:  # the class that is shown always has its bar
         labels.insert(MOST_BARS - 1, what.label)
     labels = labels[:MOST_BARS]
     shares = [scores[label] for label in labels]

@@ -1,9 +1,10 @@
-"""Writing files so that nothing half-made is ever left behind: beside, then rename."""
+"""Atomic writing: write a temporary file or folder next to the target, then rename it."""
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -13,17 +14,23 @@ from typing import IO, Any, BinaryIO
 
 try:
     import fcntl
-except ImportError:  # Windows: nothing is locked there
+except ImportError:  # Windows has no fcntl; nothing is locked there
     fcntl = None  # type: ignore[assignment]
 
-__all__ = ["is_locked", "locked", "write_atomically", "write_json"]
+__all__ = ["is_address", "is_locked", "locked", "whole_folder", "write_atomically", "write_json"]
 
 LOCK = "lock"
 TRIES = 5
+ADDRESS = re.compile(r"[a-z][a-z0-9+.-]+:/", re.IGNORECASE)  # pathlib makes one slash of two; C:/ is a Windows drive
+
+
+def is_address(path: str | Path) -> bool:
+    """Whether this is a web address and not a file."""
+    return ADDRESS.match(str(path)) is not None and not os.path.exists(path)
 
 
 def write_atomically(path: Path, write: Callable[[BinaryIO], object]) -> None:
-    """Let `write` fill a temporary file beside `path`, then put it in place in one step."""
+    """Let `write` fill a temporary file next to `path`, then rename it to `path`."""
     path.parent.mkdir(parents=True, exist_ok=True)
     try:
         handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
@@ -35,13 +42,24 @@ def write_atomically(path: Path, write: Callable[[BinaryIO], object]) -> None:
             write(stream)
             stream.flush()
             os.fsync(stream.fileno())
-        os.chmod(name, 0o666 & ~_umask())  # mkstemp is for the owner only
+        os.chmod(name, 0o666 & ~_umask())  # mkstemp gives access to the owner only
         os.replace(name, path)
     except BaseException as error:
         Path(name).unlink(missing_ok=True)
         if isinstance(error, OSError) and error.filename in (None, name):
-            error.filename = str(path)  # a full disk does not say which file it was, and nobody knows the temporary one
+            error.filename = str(path)  # the error of a full disk names no file, or the temporary one
         raise
+
+
+@contextmanager
+def whole_folder(path: Path) -> Iterator[Path]:
+    """A temporary folder next to `path`, renamed to `path` at the end and removed if an error comes first."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=f".{path.name}.", suffix=".part", dir=path.parent) as beside:
+        folder = Path(beside, path.name)  # one level down: only the owner may enter `beside`
+        folder.mkdir()
+        yield folder
+        folder.rename(path)
 
 
 def _umask() -> int:
@@ -58,14 +76,14 @@ def write_json(path: Path, value: Any) -> None:
 
 @contextmanager
 def locked(folder: Path) -> Iterator[bool]:
-    """Hold a folder for this process; False where another holds it. The system lets go when a process ends or dies."""
+    """Lock a folder for this process; False if another process has it. The system releases it when the process ends."""
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / LOCK).open("a") as stream:
         yield fcntl is None or any(_try_lock(stream) for _ in range(TRIES))
 
 
 def _try_lock(stream: IO[str]) -> bool:
-    """Lock it, or wait a moment: `is_locked` of another process holds a lock for as long as it takes to look."""
+    """Try to lock. A caller retries, because `is_locked` in another process takes the lock for a moment."""
     try:
         fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -75,7 +93,7 @@ def _try_lock(stream: IO[str]) -> bool:
 
 
 def is_locked(folder: Path) -> bool:
-    """Whether a process holds this folder."""
+    """Whether a process has locked this folder."""
     if not (folder / LOCK).exists():
         return False
     with locked(folder) as free:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,8 +10,9 @@ import numpy.typing as npt
 from circlematch._engine import ffi, lib
 from circlematch.config import FASTEST, FRONT_END
 from circlematch.errors import AudioError
+from circlematch.machine import in_slices
 
-__all__ = ["LANES", "AugmentPlan", "log_mel", "usable_cores"]
+__all__ = ["LANES", "AugmentPlan", "log_mel"]
 
 LANES = lib.CM_BATCH_LANES  # most clips that the engine computes side by side
 
@@ -38,16 +37,16 @@ Pictures = npt.NDArray[np.float32]  # (B, F, T)
 
 @dataclass(frozen=True)
 class AugmentPlan:
-    """What happens to each clip of a batch.
+    """The augmentation of each clip of a batch.
 
     Sample i of n becomes clip(n/2 + speed · (i − shift − n/2)) + noise_gain · noise(noise_offset + 1 + noise_speed · i)
-    where the speeds are not 1, else clip[i − shift] + noise_gain · noise[noise_offset + i].
-    Places between samples lie on a cubic curve; beyond its ends a clip is silent.
+    if a speed is not 1, else clip[i − shift] + noise_gain · noise[noise_offset + i].
+    Positions between samples are interpolated cubically; outside the clip the signal is zero.
     """
 
     shift: npt.NDArray[np.int32]  # (B,) in samples; positive is later
-    noise_offset: npt.NDArray[np.uint32]  # (B,) where in `noise` the clip's noise begins
-    noise_gain: npt.NDArray[np.float32]  # (B,) 0 adds none
+    noise_offset: npt.NDArray[np.uint32]  # (B,) where the clip's noise begins in `noise`
+    noise_gain: npt.NDArray[np.float32]  # (B,) 0 adds no noise
     noise: npt.NDArray[np.float32]  # a pool of unit noise, shared by all batches
     speed: npt.NDArray[np.float32] | float = 1.0  # (B,) or the same for all; above 1 is faster
     noise_speed: npt.NDArray[np.float32] | float = 1.0
@@ -65,16 +64,11 @@ class AugmentPlan:
         return rows
 
 
-def usable_cores() -> int:
-    """Cores this process may run on."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
 def log_mel(clips: npt.ArrayLike, plan: AugmentPlan | None = None, threads: int | None = None) -> Pictures:
     """Log-mel pictures of a batch of clips: (B, samples) int16 or float in, (B, 32, frames) out.
 
-    A frame is made of every 160 samples, so one second of 16 kHz audio gives exactly 100. A silent frame is 0.
-    The work is split over `threads` (default: all cores) with the GIL released; the result does not depend on it.
+    Every 160 samples give one frame, so one second of 16 kHz audio gives exactly 100. A silent frame is 0.
+    The work is split over `threads` (default: one per core) with the GIL released. The result does not depend on them.
     """
     audio = np.asarray(clips)
     if audio.ndim != 2:
@@ -90,20 +84,8 @@ def log_mel(clips: npt.ArrayLike, plan: AugmentPlan | None = None, threads: int 
     def run(piece: slice) -> None:
         _log_mel_piece(audio[piece], None if augment is None else augment[piece], noise, out[piece])
 
-    pieces = _pieces(count, threads or usable_cores())
-    if len(pieces) < 2:
-        run(slice(0, count))
-    else:
-        with ThreadPoolExecutor(len(pieces)) as pool:
-            list(pool.map(run, pieces))
+    in_slices(run, count, threads, group=LANES)
     return out
-
-
-def _pieces(count: int, threads: int) -> list[slice]:
-    """Cut a batch into at most `threads` slices of whole lane groups."""
-    groups = -(-count // LANES)
-    size = -(-groups // max(threads, 1)) * LANES
-    return [slice(start, min(start + size, count)) for start in range(0, count, size)] if count else []
 
 
 def _log_mel_piece(

@@ -1,10 +1,13 @@
-"""What a record says of the machine and the code it ran on."""
+"""The cores of the machine and how work is split over them; machine and code of a run, for its record."""
 
 from __future__ import annotations
 
+import os
 import platform
 import subprocess
 import sys
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
@@ -14,11 +17,32 @@ import numpy as np
 
 from circlematch._version import __version__
 
-__all__ = ["commit", "peak_resident_mib", "processor", "versions"]
+__all__ = ["commit", "in_slices", "peak_resident_mib", "processor", "usable_cores", "versions"]
+
+
+def usable_cores() -> int:
+    """The number of cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def in_slices(work: Callable[[slice], object], count: int, threads: int | None = None, group: int = 1) -> None:
+    """Split `count` items into slices, and call `work` with each slice on its own thread (default: one per core).
+
+    All slices but the last have the same size, a multiple of `group`.
+    """
+    groups = -(-count // group)
+    size = max(-(-groups // max(threads or usable_cores(), 1)), 1) * group
+    slices = [slice(start, min(start + size, count)) for start in range(0, count, size)]
+    if len(slices) < 2:
+        for piece in slices:
+            work(piece)
+        return
+    with ThreadPoolExecutor(len(slices)) as pool:
+        list(pool.map(work, slices))
 
 
 def peak_resident_mib() -> int | None:
-    """The most memory this process has held, mapped files included; None where the system does not tell."""
+    """The peak memory of this process, mapped files included; None if the system does not report it."""
     try:
         import resource
     except ImportError:  # Windows
@@ -28,7 +52,7 @@ def peak_resident_mib() -> int | None:
 
 
 def processor() -> str:
-    """The processor's name, as far as the system tells."""
+    """The name of the processor, as far as the system reports it."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
         return next(line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
@@ -37,7 +61,7 @@ def processor() -> str:
 
 
 def versions() -> dict[str, str]:
-    """Of the package and of what it rests on."""
+    """Versions of the package and its dependencies."""
     found = {"circlematch": __version__, "python": platform.python_version(), "numpy": np.__version__}
     with suppress(PackageNotFoundError):
         found["torch"] = version("torch")
@@ -48,7 +72,7 @@ def versions() -> dict[str, str]:
 def commit() -> str | None:
     """The commit of the source this package runs from, "-dirty" when altered; None for an installed wheel.
 
-    New records do not alter the source: of several commands in a row, all name the commit.
+    Files in results/ do not count as a change, so a series of commands that write records all name the same commit.
     """
     here = Path(__file__).resolve().parents[1]
     if not (here / ".git").exists():

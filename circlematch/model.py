@@ -1,4 +1,4 @@
-"""A trained model: its card, its weights, and what it says about a recording."""
+"""A trained model: card, weights and predictions."""
 
 from __future__ import annotations
 
@@ -16,32 +16,33 @@ from circlematch import audio, detection
 from circlematch._version import __version__
 from circlematch.compact import compact
 from circlematch.config import FRONT_END, Network, Recipe, Specification, from_dict
-from circlematch.engine import Engine, RawHit, Stream
+from circlematch.engine import Engine, RawHit
 from circlematch.errors import DamagedFileError, UsageError
 from circlematch.parameters import Tensors, check_tensors, parameter_count
 from circlematch.safetensors import digest, read_safetensors, write_safetensors
 
-__all__ = ["Card", "Finished", "Model", "Prediction", "read_model", "write_model"]
+__all__ = ["MODEL_FILE", "Card", "Finished", "Model", "Prediction", "read_model", "write_model"]
 
+MODEL_FILE = "model.safetensors"  # in the folder of a run
 FORMAT = 2
 METADATA_KEY = "circlematch"
 
 
 @dataclass(frozen=True)
 class Finished:
-    """What finishing a model came to, so that it can be undone and done again (circlematch.training.finish)."""
+    """The numbers that finishing applied, kept so that it can be undone and repeated (circlematch.training.finish)."""
 
-    word_biases: tuple[float, ...] = ()  # added to the classes' biases; empty where words were not evened
-    temperature: float = 1.0  # what all scores were then divided by
+    word_biases: tuple[float, ...] = ()  # added to the classes' biases; empty if they were not balanced
+    temperature: float = 1.0  # by which all scores were then divided
 
 
 @dataclass(frozen=True)
 class Card:
-    """All that is known about a model; stored inside its file."""
+    """The metadata of a model, stored inside its file."""
 
     specification: Specification
     epochs: int  # trained so far
-    accuracy: dict[str, float]  # split -> share of clips that were right
+    accuracy: dict[str, float]  # split -> share of clips classified correctly
     licence: str
     source: str
     finished: Finished = Finished()
@@ -81,7 +82,7 @@ class Card:
 
     @property
     def parameters(self) -> int:
-        """How many numbers were learned."""
+        """The number of trained parameters."""
         return parameter_count(self.network)
 
     def to_json(self) -> dict[str, Any]:
@@ -90,7 +91,7 @@ class Card:
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> Card:
-        """Read back; the format number is checked before anything else."""
+        """Read it back. The format number is checked first."""
         values = dict(values)
         if (found := values.pop("format", None)) != FORMAT:
             raise UsageError(f"its format is {found}, this version of circlematch reads {FORMAT}")
@@ -108,7 +109,7 @@ class Card:
 
 @dataclass(frozen=True)
 class Prediction:
-    """What a model heard in one clip. Start and end are seconds from the beginning; None for background."""
+    """The most probable class of one clip. Start and end are in seconds, or None if the class is not a keyword."""
 
     label: str
     score: float
@@ -119,7 +120,7 @@ class Prediction:
 
 @dataclass(frozen=True, eq=False)
 class Model:
-    """A trained network that is ready to answer."""
+    """A trained network, ready to use."""
 
     card: Card
     tensors: Tensors
@@ -129,37 +130,48 @@ class Model:
         """The classes, in the order of the scores."""
         return self.card.labels
 
+    def __repr__(self) -> str:
+        return f"Model({self.card.name}, {self.card.parameters:,} parameters, {len(self.labels)} classes)"
+
+    def __getstate__(self) -> dict[str, Any]:
+        """The card and the weights. The engine, which cannot be pickled, is made again when needed."""
+        return {"card": self.card, "tensors": self.tensors}
+
     def predict(self, samples: npt.ArrayLike, sample_rate: int) -> Prediction:
-        """The keyword in the first second of a recording: its label, score, all scores, start and end."""
-        answer = self.engine.clip(audio.prepare(samples, sample_rate))
-        scores = {label: float(p) for label, p in zip(self.labels, answer.probabilities, strict=True)}
-        start, end = (None if ms < 0 else ms / 1000 for ms in (answer.start_ms, answer.end_ms))
-        return Prediction(self.labels[answer.label], float(answer.probabilities[answer.label]), scores, start, end)
+        """The most probable class of the first second of a recording."""
+        return self.judge(audio.prepare(samples, sample_rate))
 
     def spot(
         self, samples: npt.ArrayLike, sample_rate: int, threshold: float = detection.THRESHOLD
     ) -> list[detection.Hit]:
         """Every keyword in a recording of any length, with its start and end in seconds."""
-        detection.check_threshold(threshold)
-        whole = audio.prepare(samples, sample_rate)
-        stream = Stream(self.engine, threshold)
-        hits = [self.hit(raw) for raw in stream.push(whole) + stream.finish()]
-        return sorted(hits, key=lambda hit: hit.start)
+        from circlematch.spotter import Spotter  # which imports this module
+
+        spotter = Spotter(self, threshold)
+        return [*spotter.hear(audio.prepare(samples, sample_rate)), *spotter.finish()]
+
+    def judge(self, samples: audio.Samples) -> Prediction:
+        """The same as `predict` for samples as `circlematch.read` returns them: mono float32 at 16 kHz."""
+        audio.check_prepared(samples)
+        answer = self.engine.clip(samples)
+        scores = {label: float(p) for label, p in zip(self.labels, answer.probabilities, strict=True)}
+        start, end = (None if ms < 0 else ms / 1000 for ms in (answer.start_ms, answer.end_ms))
+        return Prediction(self.labels[answer.label], float(answer.probabilities[answer.label]), scores, start, end)
 
     def hit(self, raw: RawHit) -> detection.Hit:
-        """A hit of the engine with the name of its class, in seconds."""
+        """A hit of the engine, with the name of its class and times in seconds."""
         return detection.Hit(self.labels[raw.label], raw.score, raw.start_ms / 1000, raw.end_ms / 1000)
 
     def scores(
         self, clips: npt.NDArray[np.int16], rows: npt.NDArray[np.int64] | None = None
     ) -> npt.NDArray[np.float32]:
-        """Class scores z of one-second clips (N, samples), or of some rows of them: (B, K). Negative is silence."""
+        """Class scores z of one-second clips (N, samples), or of some rows of them: (B, K). Row -1 is silence."""
         return self.engine.scores(clips, np.arange(len(clips)) if rows is None else rows)
 
     def insight(self, pictures: npt.NDArray[np.float32]) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.complex64]]:
-        """What the prototypes say to log-mel pictures (B, F, T): responses (B, K, M, T) and moments (B, K, M, Q)."""
+        """Responses (B, K, M, T) and circular moments (B, K, M, Q) for log-mel pictures (B, F, T)."""
         if self.card.network.mean_pooling:
-            raise UsageError("a mean-pooling network has no prototypes and so no responses")
+            raise UsageError("a network with mean pooling has no prototypes and so no responses")
         frames = self.engine.unit_frames(pictures)  # (B, T, D)
         prototypes = self.tensors["head.matcher.prototypes"]  # (K, M, D)
         unit = prototypes / np.linalg.norm(prototypes, axis=-1, keepdims=True)
@@ -171,7 +183,7 @@ class Model:
 
     @cached_property
     def compact(self) -> bytes:
-        """The compact form that the C engine runs, and that `circlematch export` writes."""
+        """The compact form, which the C engine runs and `circlematch export` writes."""
         return compact(self.card.network, self.tensors, self.labels, detection.BACKGROUND, detection.THRESHOLD)
 
     @cached_property
@@ -181,7 +193,7 @@ class Model:
 
 
 def write_model(path: Path, card: Card, tensors: Tensors, extra: dict[str, npt.NDArray[Any]] | None = None) -> str:
-    """Write a model file; returns the SHA-256 of its weights. `extra` tensors ride along (checkpoints use them)."""
+    """Write a model file and return the SHA-256 of its weights. `extra` holds further tensors, for checkpoints."""
     weights_digest = digest(dict(tensors))
     everything = {**tensors, **(extra or {})}
     values = {**card.to_json(), "sha256": weights_digest, "sha256_all": digest(everything)}
@@ -191,12 +203,12 @@ def write_model(path: Path, card: Card, tensors: Tensors, extra: dict[str, npt.N
 
 
 def _card_digest(values: dict[str, Any]) -> str:
-    """SHA-256 of the card, whatever the order of its entries."""
+    """SHA-256 of the card; the order of its entries does not matter."""
     return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
 
 
 def read_model(path: Path) -> tuple[Model, dict[str, npt.NDArray[Any]]]:
-    """A model and the extra tensors of its file; anything that does not add up raises DamagedFileError."""
+    """A model and the extra tensors of its file. An inconsistent file raises DamagedFileError."""
     arrays, metadata = read_safetensors(path)
     if METADATA_KEY not in metadata:
         raise DamagedFileError(f"{path} is a safetensors file, but not a CircleMatch model")

@@ -1,4 +1,4 @@
-"""The tensors of a network by name and shape: what a model file holds, with or without torch."""
+"""Names and shapes of a network's tensors, as a model file holds them, and their initial values."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LIFTING_TAPS = 5
 
 
 def parameter_shapes(network: Network) -> Shapes:
-    """Shape of every learned tensor, under the name it has in `circlematch.nn`."""
+    """Shape of every parameter, under its name in `circlematch.nn`."""
     D, K, M = network.width, network.classes, network.prototypes
     C, features = network.conv_channels, network.bands * network.band_features
     rows = FRONT_END.mel_bands // 2
@@ -68,7 +68,7 @@ def buffer_shapes(network: Network) -> Shapes:
 
 
 def descriptor_mask(network: Network) -> npt.NDArray[np.float32]:
-    """Ones, and zeros where an ablation of Table 2 hides a part of f_k, Eq. (9): (24,)."""
+    """A mask of f_k, Eq. (9), with zeros for the parts that an ablation of Table 2 removes: (24,)."""
     M, circle = network.prototypes, network.circular_statistics
     shown = (True, circle, circle and network.cross_moments, network.ordered_path)
     return np.repeat(np.array(shown, dtype=np.float32), (M, network.harmonics * M, 2 * (M - 1), 1))
@@ -79,16 +79,16 @@ def _norm(name: str, channels: int) -> Shapes:
 
 
 def parameter_count(network: Network) -> int:
-    """How many numbers are learned (Table 1)."""
+    """The number of parameters (Table 1)."""
     return sum(prod(shape) for shape in parameter_shapes(network).values())
 
 
 def initial_tensors(network: Network, seed: int, start: int = 0) -> Tensors:
-    """The weights before training, from `seed` and `start`: the same for every training step and on every machine.
+    """The initial weights for `seed` and `start`, the same for every training step and on every machine.
 
-    Maps and kernels are uniform within ±1/√inputs. Prototypes are about one unit long: only their direction counts,
-    and the shorter a vector, the further a step of AdamW turns it. A class that answers strongly and in order starts
-    out ahead: β is 1/M on each strength and 1 on the path, plus small numbers everywhere.
+    Maps and kernels are uniform within ±1/√inputs. Prototypes have about unit length. Only their direction matters, but
+    AdamW rotates short vectors faster. β starts at 1/M for each strength and 1 for the path score, plus small random
+    numbers, so that strong, ordered responses raise a class's score from the start.
     """
     generator = np.random.default_rng([seed, start])
     tensors: dict[str, npt.NDArray[np.float64]] = {}
@@ -112,7 +112,7 @@ def initial_tensors(network: Network, seed: int, start: int = 0) -> Tensors:
 
 
 def check_tensors(tensors: Tensors, network: Network, where: str) -> None:
-    """Raise unless exactly the network's tensors are there, in their shapes, and finite."""
+    """Raise unless these are exactly the network's tensors, in their shapes, and finite."""
     expected = parameter_shapes(network) | buffer_shapes(network)
     for name in sorted(expected.keys() ^ tensors.keys()):
         state = "is missing" if name in expected else "does not belong there"

@@ -1,12 +1,14 @@
-"""The released models, inside the package, and any model file."""
+"""Loading models: the released ones, which are in the package, model files and the folders of runs."""
 
 from __future__ import annotations
 
+import os
 from importlib import resources
 from pathlib import Path
 
-from circlematch.errors import UnknownModelError
-from circlematch.model import Card, Model, read_model
+from circlematch.errors import UnknownModelError, did_you_mean
+from circlematch.files import is_address
+from circlematch.model import MODEL_FILE, Card, Model, read_model
 
 __all__ = ["card_page", "cards", "load", "names"]
 
@@ -14,7 +16,7 @@ SUFFIX = ".safetensors"
 
 
 def names() -> list[str]:
-    """Names of the released models, family by family, the smallest first."""
+    """Names of the released models by family, the smallest first."""
     files = (entry.name for entry in resources.files("circlematch.weights").iterdir())
     return sorted((name.removesuffix(SUFFIX) for name in files if name.endswith(SUFFIX)), key=_order)
 
@@ -26,24 +28,35 @@ def _order(name: str) -> tuple[str, int, str]:
 
 
 def cards() -> list[Card]:
-    """What is known about each released model."""
+    """The cards of the released models."""
     return [load(name).card for name in names()]
 
 
 def card_page(name: str) -> Path | None:
-    """Where the page about a released model lies; None for other models, and where the package is no folder."""
+    """Path of a released model's card; None for other models or if the package is not installed as a folder."""
     page = resources.files("circlematch.weights") / f"{name}.md"
     return page if name in names() and isinstance(page, Path) and page.is_file() else None
 
 
 def load(model: str | Path) -> Model:
-    """A released model by its name, or a model file by its path."""
+    """A released model by its name, or a model file or the folder of a finished run by its path."""
     name = str(model)
     if name in names():
         with resources.as_file(resources.files("circlematch.weights") / f"{name}{SUFFIX}") as path:
             return read_model(path)[0]
-    path = Path(model)
+    path = Path(model, MODEL_FILE) if os.path.isdir(model) else Path(model)
     if path.is_file():
         return read_model(path)[0]
+    raise UnknownModelError(_unknown(name))
+
+
+def _unknown(name: str) -> str:
+    """The message for a model that does not exist."""
+    if is_address(name):
+        return f"{name} is a web address; download the model and give the file"
+    if os.path.isdir(name):
+        what = f"{name!r} is a folder without {MODEL_FILE}"
+    else:
+        what = f"no model is called {name!r}{did_you_mean(name, names())}"
     known = ", ".join(names()) or "none in this installation"
-    raise UnknownModelError(f"no model is called {name!r}; released models: {known}; or give the path of a model file")
+    return f"{what} (released models: {known}; or give a model file or the folder of a finished run)"

@@ -63,7 +63,7 @@ def write_safetensors(path: Path, arrays: Arrays, metadata: dict[str, str]) -> N
 
 
 def read_safetensors(path: Path) -> tuple[Arrays, dict[str, str]]:
-    """Arrays and metadata; a file that is cut, padded or altered in its structure raises DamagedFileError."""
+    """Read arrays and metadata. A file that is cut, padded or altered in its structure raises DamagedFileError."""
     data = path.read_bytes()
     length = int.from_bytes(data[:8], "little")
     if len(data) < 8 or not 2 <= length <= min(LONGEST_HEADER, len(data) - 8):
@@ -76,7 +76,7 @@ def read_safetensors(path: Path) -> tuple[Arrays, dict[str, str]]:
         places = sorted(entry["data_offsets"] for entry in header.values())
         ends = [0, *(end for _, end in places)]
         if [start for start, _ in places] != ends[:-1] or ends[-1] != len(numbers) or not isinstance(metadata, dict):
-            raise ValueError("its numbers do not fill the file one behind the other")
+            raise ValueError("its tensors do not fill the file without gaps")
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise DamagedFileError(f"{path} is damaged ({error}); get the file again") from error
     return arrays, metadata
@@ -86,7 +86,7 @@ def _array(entry: dict[str, Any], numbers: memoryview) -> npt.NDArray[Any]:
     dtype, shape = DTYPES[entry["dtype"]], tuple(entry["shape"])
     start, end = entry["data_offsets"]
     if not all(isinstance(size, int) and size >= 0 for size in shape):
-        raise ValueError(f"the shape {list(shape)} is not one of whole numbers")
+        raise ValueError(f"the shape {list(shape)} is not a list of whole numbers")
     if not 0 <= start <= end <= len(numbers) or end - start != prod(shape) * dtype.itemsize:
         raise ValueError(f"offsets {start}–{end} do not hold the shape {list(shape)}")
     return np.frombuffer(numbers[start:end], dtype=dtype).reshape(shape).copy()

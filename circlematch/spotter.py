@@ -1,92 +1,115 @@
-"""Keywords in a live stream: any chunks, any rate; hits with start and end."""
+"""Keywords in a file or a live stream: any length, any chunks, any rate; hits with start and end."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from circlematch import audio, detection, pretrained
 from circlematch.config import FRONT_END
-from circlematch.engine import Samples, Stream
+from circlematch.engine import Stream
 from circlematch.errors import AudioError
-from circlematch.model import Model
+from circlematch.model import Model, Prediction
 
 __all__ = ["Spotter"]
 
 
 class Spotter:
-    """Listens to one recording that arrives piece by piece.
+    """Finds keywords in a file, or in a stream that arrives chunk by chunk.
 
         spotter = Spotter("d16-gsc")
+        for hit in spotter.listen("meeting.flac"):
+            print(hit.label, hit.score, hit.start, hit.end)
         for hit in spotter.feed(chunk, sample_rate=48000):
-            print(hit.label, hit.start, hit.end, hit.score)
+            print(hit.label, hit.score, hit.start, hit.end)
 
-    Its scores are those of the whole recording heard at once, whatever the chunks, and do not drift. A hit is returned
-    as soon as its probability, the mean over three windows, rises no more: about half a second after the keyword's end.
+    The hits do not depend on the chunks, and memory does not grow with the recording. A hit is returned once its
+    probability (the mean over three windows) stops rising, about half a second after the keyword's end.
     """
 
     def __init__(
         self, model: str | Path | Model, threshold: float = detection.THRESHOLD, every_frame: bool = False
     ) -> None:
-        """`model` is a released model's name, a file, or a loaded model; `every_frame` scores every 10 ms, not 100."""
+        """`model` is a released model's name, a model file, a run's folder or a loaded model.
+
+        `threshold` is the least probability of a hit. `every_frame` computes scores every 10 ms instead of every 100.
+        """
         detection.check_threshold(threshold)
         self.model = model if isinstance(model, Model) else pretrained.load(model)
         self._stream = Stream(self.model.engine, threshold, every_frame)
-        self._rate: int | None = None
-        self._resampler: Any = None
+        self._converter: audio.Converter | None = None
+        self._hearing = False
+        self._samples = 0  # of this recording so far, or of the last one if no new one has begun
+        self._opening = np.zeros(FRONT_END.clip_samples, dtype=np.float32)  # its first second
+
+    def listen(self, path: str | Path, progress: audio.Progress | None = None) -> Iterator[detection.Hit]:
+        """Read a file in blocks, as a new recording, and yield each hit as soon as it is found.
+
+        `progress` is called as in `circlematch.audio.blocks`. `seconds` and `clip` are known at the end.
+        """
+        self.reset()
+        for block in audio.blocks(path, progress):
+            yield from self.hear(block)
+        yield from self.finish()
 
     def feed(self, chunk: npt.ArrayLike, sample_rate: int) -> list[detection.Hit]:
-        """Hear a chunk of any length, integers or floats, (samples,) or (samples, channels); returns new hits."""
-        given, rate = audio.as_array(chunk), audio.as_rate(sample_rate)
-        if self._rate not in (None, rate):
-            raise AudioError(f"sample_rate was {self._rate} and is {rate} now; call finish() or reset() in between")
-        if given.size == 0:
+        """Process a chunk of any length, integers or floats, (samples,) or (samples, channels), and return new hits."""
+        rate = audio.as_rate(sample_rate)
+        if self._converter is not None and self._converter.sample_rate != rate:
+            raise AudioError(
+                f"sample_rate was {self._converter.sample_rate} and is {rate} now; call finish() or reset() in between"
+            )
+        converter = self._converter or audio.Converter(rate)
+        samples = converter.convert(chunk)
+        if converter.frames == 0:
             return []
-        samples = np.ascontiguousarray(given) if _is_mono_int16(given) else audio.as_mono(given)
-        if self._rate is None:
-            self._begin(rate)
-        return [self.model.hit(raw) for raw in self._stream.push(self._at_16_khz(samples))]
+        hits = self.hear(samples)
+        self._converter = converter
+        return hits
+
+    def hear(self, samples: audio.Samples) -> list[detection.Hit]:
+        """Process samples as `circlematch.read` returns them, mono float32 at 16 kHz, and return new hits."""
+        audio.check_prepared(samples)
+        if not self._hearing:
+            self.reset()
+            self._hearing = True
+        place = self._opening[self._samples :]
+        place[: samples.size] = samples[: place.size]
+        self._samples += samples.size
+        return [self.model.hit(raw) for raw in self._stream.push(samples)]
 
     def finish(self) -> list[detection.Hit]:
-        """End the recording; returns the hits that were still open. The next chunk begins a new one."""
-        hits = []
-        if self._resampler is not None:
-            hits += self._stream.push(self._resampler.resample_chunk(np.zeros(0, dtype=np.float32), last=True))
-        if self._rate is not None:
-            hits += self._stream.finish()
-        self._rate = self._resampler = None
-        return [self.model.hit(raw) for raw in hits]
+        """End the recording and return its last hits. The next chunk begins a new recording."""
+        hits = [] if self._converter is None else self.hear(self._converter.finish())
+        if self._hearing:
+            hits += [self.model.hit(raw) for raw in self._stream.finish()]
+        self._hearing, self._converter = False, None
+        return hits
 
     def reset(self) -> None:
-        """Forget all that was heard."""
+        """Discard the recording so far. The next chunk begins a new recording."""
         self._stream.reset()
-        self._rate = self._resampler = None
+        self._converter, self._hearing, self._samples = None, False, 0
+        self._opening[:] = 0
 
     @property
     def scores(self) -> dict[str, float] | None:
-        """Probabilities in the newest window of one second; None before the first."""
-        if self._rate is None or self._stream.newest < 0:
+        """Class probabilities of the newest window of one second, or None before the first window."""
+        if not self._hearing or self._stream.newest < 0:
             return None
         return dict(zip(self.model.labels, map(float, self._stream.scores()[1]), strict=True))
 
-    def _begin(self, rate: int) -> None:
-        self._stream.reset()
-        self._rate, self._resampler = rate, None
-        if rate != FRONT_END.sample_rate_hz:
-            import soxr
+    @property
+    def seconds(self) -> float:
+        """The length of this recording so far, or of the last one if no new one has begun."""
+        return self._samples / FRONT_END.sample_rate_hz
 
-            self._resampler = soxr.ResampleStream(rate, FRONT_END.sample_rate_hz, 1, dtype="float32")
-
-    def _at_16_khz(self, samples: Samples) -> Samples:
-        if self._resampler is None:
-            return samples
-        chunk = self._resampler.resample_chunk(audio.as_mono(samples))
-        return np.ascontiguousarray(chunk, dtype=np.float32)
-
-
-def _is_mono_int16(given: npt.NDArray[Any]) -> bool:
-    """Whether the engine takes it as it is."""
-    return given.dtype == np.int16 and given.ndim == 1
+    @property
+    def clip(self) -> Prediction | None:
+        """The prediction for the recording that has ended, if it was a clip (at most 1.2 s), else None."""
+        if self._hearing or self._samples == 0 or not detection.is_clip(self._samples):
+            return None
+        return self.model.judge(self._opening)

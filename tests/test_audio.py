@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
+import tracemalloc
 import warnings
 from pathlib import Path
 from typing import Any
@@ -10,11 +13,13 @@ from typing import Any
 import numpy as np
 import pytest
 import soundfile
+import soxr
 from hypothesis import given
 from hypothesis import strategies as st
 from layouts import loudest_hz, tone, write_sound
 
-from circlematch.audio import SUFFIXES, first_second, prepare, read, to_int16
+from circlematch import audio
+from circlematch.audio import SUFFIXES, Converter, blocks, duration, first_second, prepare, read, second_of, to_int16
 from circlematch.errors import AudioError
 
 SECOND = 16_000
@@ -155,6 +160,212 @@ def test_the_first_second_is_the_beginning_with_zeros_behind_it(size: int) -> No
     assert not clip[kept:].any()
 
 
+# ---- blocks ------------------------------------------------------------------------------------------------
+
+RATES = [1_000, 8_000, 11_025, 16_000, 16_001, 22_050, 24_000, 32_000, 44_100, 47_999, 48_000, 96_000, 192_000, 768_000]
+ROUNDING = 2e-7  # of float32 at full scale
+
+
+def whole_file(path: Path) -> audio.Samples:
+    """The oracle: everything at once, in soundfile and soxr alone."""
+    samples, rate = soundfile.read(path, dtype="float32", always_2d=True)
+    return soxr.resample(samples.mean(axis=1), rate, SECOND)
+
+
+def noise(count: int, channels: int = 1, seed: int = 0) -> audio.Samples:
+    samples = np.random.default_rng(seed).uniform(-0.9, 0.9, (count, channels)).astype(np.float32)
+    return samples[:, 0] if channels == 1 else samples
+
+
+@pytest.mark.parametrize("rate", RATES)
+@pytest.mark.parametrize("channels", [1, 2, 3])
+def test_samples_read_in_blocks_are_those_of_the_whole_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rate: int, channels: int
+) -> None:
+    path = write_sound(tmp_path / "noise.wav", noise(max(rate // 2, 5_000) + 17, channels), rate)
+    expected = whole_file(path)
+
+    for size in (1_000, 4_096, 10**6):
+        monkeypatch.setattr(audio, "BLOCK_SAMPLES", size)
+        np.testing.assert_allclose(read(path), expected, rtol=0, atol=ROUNDING)
+    monkeypatch.setattr(audio, "BLOCK_SAMPLES", 1_000)
+    assert len(list(blocks(path))) > 5, "there was nothing to put together"
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_every_format_has_the_same_samples_in_blocks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suffix: str
+) -> None:
+    path = write_sound(tmp_path / f"noise{suffix}", noise(100_000, 2), 48_000)
+
+    for size in (2_000, 30_000):
+        monkeypatch.setattr(audio, "BLOCK_SAMPLES", size)
+        np.testing.assert_allclose(read(path), whole_file(path), rtol=0, atol=ROUNDING)
+
+
+@given(
+    rate=st.one_of(st.sampled_from(RATES), st.integers(1_000, 200_000)),
+    sizes=st.lists(st.integers(0, 5_000), min_size=1, max_size=8),
+    seed=st.integers(0, 9),
+)
+def test_chunks_of_any_size_and_rate_convert_to_the_samples_of_the_whole(
+    rate: int, sizes: list[int], seed: int
+) -> None:
+    whole, converter = noise(sum(sizes), seed=seed), Converter(rate)
+    ends = np.cumsum(sizes)
+
+    parts = [converter.convert(whole[end - size : end]) for size, end in zip(sizes, ends, strict=True)]
+    converted = np.concatenate([*parts, converter.finish()])
+
+    expected = soxr.resample(whole, rate, SECOND) if whole.size else whole
+    assert converted.size == expected.size
+    np.testing.assert_allclose(converted, expected, rtol=0, atol=ROUNDING)
+    assert converter.frames == whole.size
+
+
+def test_no_block_is_larger_than_the_limit(tmp_path: Path) -> None:
+    for channels in (1, 2, 7):
+        path = write_sound(tmp_path / "long.wav", np.zeros((2 * audio.BLOCK_SAMPLES // channels, channels), np.int16))
+        assert max(block.size for block in blocks(path)) == audio.BLOCK_SAMPLES // channels
+
+
+@pytest.mark.parametrize("start_ms", [0, 1, 990, 1_000, 2_345, 3_900, 4_000, 9_000])
+@pytest.mark.parametrize("rate", [16_000, 44_100])
+def test_a_second_of_a_recording_is_that_of_the_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, start_ms: int, rate: int
+) -> None:
+    path = write_sound(tmp_path / "four.wav", noise(4 * rate), rate)
+    expected = first_second(read(path)[16 * start_ms :])
+    monkeypatch.setattr(audio, "BLOCK_SAMPLES", 3_000)
+
+    np.testing.assert_array_equal(second_of(path, start_ms), expected)
+
+
+def test_only_what_is_needed_of_a_long_recording_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = write_sound(tmp_path / "long.wav", np.zeros(60 * SECOND, np.int16))
+    monkeypatch.setattr(audio, "BLOCK_SAMPLES", SECOND)
+    sizes: list[int] = []
+    convert = Converter.convert
+
+    def counted(self: Converter, chunk: Any) -> audio.Samples:
+        sizes.append(len(chunk))
+        return convert(self, chunk)
+
+    monkeypatch.setattr(Converter, "convert", counted)
+    second_of(path, 2_000)
+
+    assert sum(sizes) == 3 * SECOND
+
+
+# ---- files that fail ---------------------------------------------------------------------------------------
+
+
+def forged_flac(path: Path, frames: int) -> Path:
+    """A FLAC file of one second whose header claims another number of frames (36 bits of STREAMINFO)."""
+    write_sound(path, tone(440))
+    data = bytearray(path.read_bytes())
+    assert data[:4] == b"fLaC"
+    old = int.from_bytes(data[18:26], "big")
+    data[18:26] = (old >> 36 << 36 | frames).to_bytes(8, "big")
+    path.write_bytes(data)
+    return path
+
+
+def test_a_header_that_claims_more_than_memory_holds_costs_none(tmp_path: Path) -> None:
+    path = forged_flac(tmp_path / "forged.flac", 2**36 - 1)  # 256 GiB of float32
+    assert duration(path) > 4_000_000
+
+    tracemalloc.start()
+    message = refusal_of_file(path)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+
+    assert "cut off after 1.00 s of the 4294967.30 s in its header" in message
+    assert peak < 16 * 2**20
+
+
+def test_a_flac_file_whose_header_does_not_tell_its_length_is_read(tmp_path: Path) -> None:
+    path = forged_flac(tmp_path / "piped.flac", 0)
+
+    assert to_int16(read(path)).tolist() == to_int16(tone(440)).tolist()
+    assert duration(path) == 1
+
+
+def test_what_is_there_of_a_cut_file_comes_before_the_refusal(tmp_path: Path) -> None:
+    path, heard = forged_flac(tmp_path / "forged.flac", 3 * SECOND), []
+
+    with pytest.raises(AudioError, match=r"cut off after 1\.00 s of the 3\.00 s"):
+        heard.extend(blocks(path))
+
+    assert sum(block.size for block in heard) == SECOND
+
+
+@pytest.mark.parametrize("kept", [10, 60, 1_000, 20_000])
+def test_a_flac_file_that_is_cut_is_refused_and_named(tmp_path: Path, kept: int) -> None:
+    path = write_sound(tmp_path / "cut.flac", noise(5 * SECOND))
+    path.write_bytes(path.read_bytes()[:kept])
+
+    refusal_of_file(path)
+
+
+@pytest.mark.parametrize("suffix", [".wav", ".flac", ".ogg", ".opus", ".mp3"])
+@pytest.mark.parametrize("seed", range(5))
+def test_a_file_with_wrong_bytes_is_read_or_refused_and_named(tmp_path: Path, suffix: str, seed: int) -> None:
+    generator = np.random.default_rng(seed)
+    path = write_sound(tmp_path / f"bent{suffix}", noise(SECOND, 2), 48_000)
+    data = bytearray(path.read_bytes())
+    for place in generator.integers(0, 60 if seed else len(data), 8):
+        data[place] ^= int(generator.integers(1, 256))
+    path.write_bytes(data)
+
+    try:
+        samples = read(path)
+    except AudioError:
+        refusal_of_file(path)
+    else:
+        assert np.isfinite(samples).all()
+
+
+READ_AS_NOBODY = """
+import os, sys
+from circlematch import audio
+if os.geteuid() == 0:
+    os.setuid(65534)
+try:
+    audio.read(sys.argv[1])
+except audio.AudioError as error:
+    print(error)
+"""
+
+
+@pytest.mark.skipif(os.name != "posix", reason="rights are those of POSIX")
+@pytest.mark.parametrize("closed", ["file", "folder"])
+def test_a_file_that_may_not_be_read_is_named_with_the_reason(tmp_path: Path, closed: str) -> None:
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    path = write_sound(folder / "secret.wav", tone(440))
+    (path if closed == "file" else folder).chmod(0)
+
+    done = subprocess.run([sys.executable, "-c", READ_AS_NOBODY, str(path)], capture_output=True, text=True)
+
+    folder.chmod(0o700)
+    assert done.stderr == ""
+    assert done.stdout == f"{path}: Permission denied\n"
+
+
+@pytest.mark.parametrize("address", ["https://example.org/yes.wav", "http://example.org/yes.wav", "s3://bucket/a.flac"])
+def test_a_web_address_is_named_as_such(address: str) -> None:
+    with pytest.raises(AudioError, match=f"^{address} is a web address; download the recording and give the file$"):
+        read(address)
+
+
+def test_a_raw_file_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "samples.raw"
+    path.write_bytes(bytes(32_000))
+
+    assert "cannot be read as audio" in refusal_of_file(path)
+
+
 # ---- bad input ---------------------------------------------------------------------------------------------
 
 
@@ -214,7 +425,7 @@ def test_fifty_milliseconds_are_enough_and_a_sample_less_is_not(rate: int) -> No
 
     assert prepare(np.zeros(enough, np.float32), rate).size == 800
     message = refusal(np.zeros(enough - 1, np.float32), rate)
-    assert "50 ms is the least" in message
+    assert "must last at least 50 ms" in message
 
 
 def test_a_short_recording_is_told_how_long_it_is(tmp_path: Path) -> None:
@@ -274,7 +485,7 @@ def test_a_numpy_integer_is_a_rate(rate: Any) -> None:
 
 @pytest.mark.filterwarnings("ignore:overflow")
 def test_a_short_recording_is_refused_whatever_the_type_of_its_rate() -> None:
-    assert "50 ms is the least" in refusal(np.zeros(14, np.float32), np.uint16(16_000))
+    assert "must last at least 50 ms" in refusal(np.zeros(14, np.float32), np.uint16(16_000))
 
 
 def test_a_file_with_a_rate_that_is_not_allowed_is_named(tmp_path: Path) -> None:

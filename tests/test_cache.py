@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 from layouts import write_level
 
-from circlematch.audio import read
+from circlematch.audio import second_of
 from circlematch.data import cache as cache_module
 from circlematch.data.cache import AudioCache, decode, default_cache, load_split
 from circlematch.data.dataset import Clip, Dataset
@@ -40,13 +40,13 @@ def cache(tmp_path: Path) -> Path:
 def decoded(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     """Every file that is decoded from here on."""
     seen: list[Path] = []
-    read = cache_module.read
+    second_of = cache_module.second_of
 
-    def counted(path: Path) -> np.ndarray:
+    def counted(path: Path, start_ms: int) -> np.ndarray:
         seen.append(path)
-        return read(path)
+        return second_of(path, start_ms)
 
-    monkeypatch.setattr(cache_module, "read", counted)
+    monkeypatch.setattr(cache_module, "second_of", counted)
     return seen
 
 
@@ -224,6 +224,20 @@ def test_a_broken_file_is_named_and_skipped_and_the_others_keep_their_own_audio(
             assert np.unique(store.audio[store.row_of[path, 0]]).tolist() == [level]
 
 
+@pytest.mark.parametrize("at_once", [1, 2, 3])
+def test_files_are_decoded_in_their_order_however_many_at_once(
+    paths: list[Path], cache: Path, monkeypatch: pytest.MonkeyPatch, at_once: int
+) -> None:
+    monkeypatch.setattr(cache_module, "DECODED_AT_ONCE", at_once)
+    paths[2].write_bytes(b"RIFF")
+
+    store = decode_files(paths, cache)
+
+    assert list(store.broken) == [paths[2]]
+    kept = [level for level in LEVELS if level != LEVELS[2]]
+    assert [int(store.audio[row, 0]) for row in store.row_of.values()] == kept
+
+
 def test_a_split_keeps_labels_speakers_and_audio_together_when_files_are_broken(paths: list[Path], cache: Path) -> None:
     """Clips in another order than the files, one file twice, two files broken, silence between."""
     paths[0].write_bytes(b"RIFF")
@@ -277,11 +291,11 @@ def test_a_file_name_that_is_not_utf8_is_a_file_name(tmp_path: Path, cache: Path
 def test_a_file_that_could_not_be_opened_for_a_moment_is_tried_again(
     paths: list[Path], cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def too_many_open_files(path: Path) -> np.ndarray:
+    def too_many_open_files(path: Path, start_ms: int) -> np.ndarray:
         raise OSError(errno.EMFILE, "Too many open files", str(path))
 
     with monkeypatch.context() as patched:
-        patched.setattr(cache_module, "read", too_many_open_files)
+        patched.setattr(cache_module, "second_of", too_many_open_files)
         with suppress(OSError):  # to refuse is right as well
             decode_files(paths, cache)
 
@@ -298,13 +312,13 @@ def test_a_file_that_could_not_be_opened_for_a_moment_is_tried_again(
 def test_nothing_is_left_when_decoding_stops_in_the_middle(
     paths: list[Path], cache: Path, error: BaseException, after: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def stop(path: Path) -> object:
+    def stop(path: Path, start_ms: int) -> object:
         if path == paths[after - 1]:
             raise error
-        return read(path)
+        return second_of(path, start_ms)
 
     with monkeypatch.context() as patched:
-        patched.setattr(cache_module, "read", stop)
+        patched.setattr(cache_module, "second_of", stop)
         with pytest.raises(type(error)):
             decode_files(paths, cache)
 
@@ -331,7 +345,7 @@ def test_ctrl_c_does_not_wait_for_the_files_that_are_left(
 ) -> None:
     seen: list[Path] = []
 
-    def slow(path: Path) -> np.ndarray:
+    def slow(path: Path, start_ms: int) -> np.ndarray:
         seen.append(path)
         time.sleep(0.002)
         return np.zeros(16_000, np.float32)
@@ -339,7 +353,7 @@ def test_ctrl_c_does_not_wait_for_the_files_that_are_left(
     def stop(*_: int) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(cache_module, "read", slow)
+    monkeypatch.setattr(cache_module, "second_of", slow)
     with pytest.raises(KeyboardInterrupt):
         decode_files([tmp_path / f"{number}.wav" for number in range(1_000)], cache, stop)
 
@@ -410,13 +424,13 @@ def test_another_process_that_was_faster_is_no_error(
 ) -> None:
     """The other one builds the same entry, from start to end, while this one reads its first or its last file."""
 
-    def other_process(path: Path) -> object:
+    def other_process(path: Path, start_ms: int) -> object:
         if path == paths[moment]:
-            monkeypatch.setattr(cache_module, "read", read)
+            monkeypatch.setattr(cache_module, "second_of", second_of)
             decode_files(paths, cache)
-        return read(path)
+        return second_of(path, start_ms)
 
-    monkeypatch.setattr(cache_module, "read", other_process)
+    monkeypatch.setattr(cache_module, "second_of", other_process)
     store = decode_files(paths, cache)
 
     assert store.audio[:, 0].tolist() == list(LEVELS)

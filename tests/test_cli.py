@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import argparse
+import errno
+import io
 import json
 import os
 import re
@@ -10,6 +13,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,7 +21,7 @@ import soundfile
 from runs import run_of
 
 import circlematch
-from circlematch.cli import main
+from circlematch.cli import build_parser, main
 from circlematch.config import Network, Recipe
 from circlematch.data.folder import read_folder
 from circlematch.training.checkpoint import read_checkpoint
@@ -37,6 +41,11 @@ def trained(words: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 Capture = pytest.CaptureFixture[str]
+
+
+def json_lines(capsys: Capture) -> list[dict[str, Any]]:
+    """What --json printed: one object a line."""
+    return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
 
 
 def refused(capsys: Capture, code: int, *arguments: str | Path) -> str:
@@ -59,10 +68,11 @@ def test_spot_names_the_word_in_a_clip_with_start_and_end(words: Path, trained: 
     assert main(["spot", str(clip), "--model", str(trained)]) == 0
     assert capsys.readouterr().out.startswith(f"{clip}: sali  ")
     assert main(["spot", str(clip), "--model", str(trained), "--json"]) == 0
-    (result,) = json.loads(capsys.readouterr().out)
-    assert result["label"] == "sali"
-    assert 0 <= result["start"] < result["end"] <= 1
-    assert sum(result["scores"].values()) == pytest.approx(1, abs=1e-4)
+    (result,) = json_lines(capsys)
+    (hit,) = result["hits"]
+    assert hit["label"] == result["clip"]["label"] == "sali"
+    assert 0 <= hit["start"] < hit["end"] <= 1
+    assert sum(result["clip"]["scores"].values()) == pytest.approx(1, abs=1e-4)
 
 
 def test_spot_finds_the_words_of_a_longer_recording_in_their_order(
@@ -72,7 +82,7 @@ def test_spot_finds_the_words_of_a_longer_recording_in_their_order(
     clips = [soundfile.read(sorted((words / word).iterdir())[0], dtype="float32")[0] for word in said]
     soundfile.write(tmp_path / "long.flac", np.concatenate(clips), 16000)
     assert main(["spot", str(tmp_path / "long.flac"), "--model", str(trained), "--json"]) == 0
-    (result,) = json.loads(capsys.readouterr().out)
+    (result,) = json_lines(capsys)
     assert result["seconds"] == 4.0
     for second, word in enumerate(said):
         hits = [hit for hit in result["hits"] if hit["start"] < second + 1 and hit["end"] > second]
@@ -97,10 +107,12 @@ def test_evaluate_prints_accuracy_and_confusion_and_writes_json_and_png(
     assert main(arguments) == 0
     assert "precision" in capsys.readouterr().out
     assert main([*arguments, "--json", "--split", "validation", "--confusion", str(tmp_path / "c.png")]) == 0
-    result = json.loads(capsys.readouterr().out)
-    assert result["splits"][0]["split"] == "validation"
-    assert result["splits"][0]["accuracy"] >= 0.8
+    (result,) = json_lines(capsys)
+    assert result["split"] == "validation"
+    assert result["accuracy"] >= 0.8
     assert (tmp_path / "c.png").stat().st_size > 1000
+    assert main([*arguments, "--json", "--split", "validation", "--split", "test"]) == 0
+    assert [result["split"] for result in json_lines(capsys)] == ["validation", "test"]
 
 
 def test_train_writes_model_record_and_checkpoint_and_resumes(words: Path, tmp_path: Path, capsys: Capture) -> None:
@@ -137,10 +149,17 @@ def test_models_lists_every_released_model_and_shows_one(capsys: Capture) -> Non
         card = capsys.readouterr().out
         assert "CC BY 4.0" in card
         assert "Speech Commands" in card
-        assert re.search(r"^recipe +(paper|release, with teachers)$", card, re.MULTILINE)
+        assert re.search(r"^recipe +(paper|release, distilled)$", card, re.MULTILINE)
         assert f"{name}.md" in card
     assert main(["models", "--json"]) == 0
-    assert [card["name"] for card in json.loads(capsys.readouterr().out)] == circlematch.names()
+    assert [card["name"] for card in json_lines(capsys)] == circlematch.names()
+
+
+def test_models_and_cards_fit_80_columns(capsys: Capture) -> None:
+    for arguments in ([], *([name] for name in circlematch.names())):
+        assert main(["models", *arguments]) == 0
+        for line in capsys.readouterr().out.splitlines():
+            assert len(line) <= 80 or line.startswith("more "), line
 
 
 def test_data_make_and_show(tmp_path: Path, capsys: Capture) -> None:
@@ -151,6 +170,38 @@ def test_data_make_and_show(tmp_path: Path, capsys: Capture) -> None:
     assert sum(sum(split.values()) for split in shown["splits"].values()) == 18
     assert "by speaker" in shown["split_rule"]
     assert "exists already" in refused(capsys, 2, "data", "make", folder)
+
+
+def test_data_make_shows_progress_on_a_terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    monkeypatch.setattr("circlematch.cli.progress.PATIENCE_S", 0)
+    monkeypatch.setattr("circlematch.cli.progress.REDRAW_S", 0)
+    monkeypatch.setattr(sys, "stderr", terminal := Terminal())
+    assert main(["data", "make", str(tmp_path / "made"), "--speakers", "3", "--takes", "1"]) == 0
+    assert "12 of 18 recordings" in terminal.getvalue()
+
+
+@pytest.mark.parametrize("stop", [KeyboardInterrupt(), OSError(errno.ENOSPC, "No space left on device")])
+def test_data_make_leaves_nothing_when_it_is_stopped(
+    tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch, stop: BaseException
+) -> None:
+    write, written = soundfile.write, []
+
+    def stopped(path: Path, *rest: Any) -> None:
+        if len(written) == 7:
+            raise stop
+        written.append(path)
+        write(path, *rest)
+
+    monkeypatch.setattr(soundfile, "write", stopped)
+    code = main(["data", "make", str(tmp_path / "made")])
+    assert code == (130 if isinstance(stop, KeyboardInterrupt) else 1)
+    assert len(written) == 7
+    assert list(tmp_path.iterdir()) == []
+    assert capsys.readouterr().err.count("\n") == 1
 
 
 @pytest.mark.parametrize(
@@ -175,9 +226,27 @@ def test_help_shows_defaults(capsys: Capture) -> None:
     with pytest.raises(SystemExit):
         main(["train", "--help"])
     text = " ".join(capsys.readouterr().out.split())
-    assert "--width WIDTH D: 4, 8, 16, 32 or any even number from 4 (default: 16)" in text
-    assert "--epochs EPOCHS times that every clip is heard (default: the recipe's)" in text
-    assert "--seed SEED of weights, order, shifts, noise and dropout (default: 0)" in text
+    assert "The width D of the network: 4, 8, 16, 32 or any even number from 4. (default: 16)" in text
+    assert "The number of passes over the training clips. (default: the recipe's)" in text
+    assert "The seed of weights, order, shifts, noise and dropout. (default: 0)" in text
+
+
+def leaves(parser: argparse.ArgumentParser, words: tuple[str, ...] = ()) -> list[tuple[str, argparse.ArgumentParser]]:
+    """Every command that runs something, with its name."""
+    inner = [action for action in parser._actions if isinstance(action, argparse._SubParsersAction)]
+    if not inner:
+        return [(" ".join(words), parser)]
+    return [leaf for name, child in inner[0].choices.items() for leaf in leaves(child, (*words, name))]
+
+
+@pytest.mark.parametrize(("command", "parser"), leaves(build_parser()))
+def test_help_texts_are_whole_sentences(command: str, parser: argparse.ArgumentParser) -> None:
+    texts = [parser.description, *(action.help for action in parser._actions if action.dest != "help")]
+    for text in texts:
+        assert text, f"{command}: every option has a help text"
+        sentence = re.sub(r" \(default[^()]*(\([^()]*\))?[^()]*\)$", "", text)
+        assert re.match(r"[A-Z]", sentence), f"{command}: {text}"
+        assert sentence.endswith("."), f"{command}: {text}"
 
 
 # Bad input of every kind in the design: one line, the right exit code, no traceback.
@@ -204,7 +273,7 @@ def test_a_recording_that_is_too_short(trained: Path, tmp_path: Path, capsys: Ca
     soundfile.write(tmp_path / "short.wav", np.zeros(300, np.int16), 16000)
     message = refused(capsys, 2, "spot", tmp_path / "short.wav", "--model", trained)
     assert "19 ms" in message
-    assert "50 ms is the least" in message
+    assert "must last at least 50 ms" in message
 
 
 def test_a_recording_with_nan(trained: Path, tmp_path: Path, capsys: Capture) -> None:
@@ -232,8 +301,43 @@ def test_a_wrong_type_in_python(trained: Path, dtype: type) -> None:
 def test_an_unknown_model_lists_the_released_ones(capsys: Capture) -> None:
     message = refused(capsys, 2, "spot", "a.wav", "--model", "d99-mars")
     assert "no model is called 'd99-mars'" in message
+    assert "did you mean" not in message
     for name in circlematch.names():
         assert name in message
+
+
+@pytest.mark.parametrize(
+    ("arguments", "guess"),
+    [
+        (["spto", "a.wav"], "did you mean spot?"),
+        (["modles"], "did you mean models?"),
+        (["data", "shwo"], "did you mean show?"),
+        (["spot", "a.wav", "--model", "d61-gsc"], "did you mean d16-gsc?"),
+        (["spot", "a.wav", "--threshhold", "0.9"], "did you mean --threshold?"),
+        (["train", "--epcohs=3"], "did you mean --epochs?"),
+        (["train", "--ablation", "no-circluar"], "did you mean no-circular?"),
+    ],
+)
+def test_a_misspelled_command_option_or_model_is_guessed(capsys: Capture, arguments: list[str], guess: str) -> None:
+    assert guess in refused(capsys, 2, *arguments)
+
+
+def test_a_web_address_in_the_place_of_a_model_or_of_data_is_named_as_such(capsys: Capture) -> None:
+    address = "https://example.org/model.safetensors"
+    assert f"{address} is a web address" in refused(capsys, 2, "spot", "a.wav", "--model", address)
+    assert "--data is a web address" in refused(capsys, 2, "data", "show", "--data", "https://example.org/words")
+
+
+def test_the_folder_of_a_run_is_a_model(words: Path, trained: Path, tmp_path: Path, capsys: Capture) -> None:
+    clip = sorted((words / "sali").iterdir())[0]
+    assert trained.name == "model.safetensors"
+    outputs = []
+    for model in (trained, trained.parent):
+        assert main(["spot", str(clip), "--json", "--model", str(model)]) == 0
+        outputs.append(capsys.readouterr().out)
+    assert outputs[0] == outputs[1]
+    message = refused(capsys, 2, "spot", clip, "--model", tmp_path)
+    assert f"'{tmp_path}' is a folder without model.safetensors" in message
 
 
 def test_a_damaged_weights_file(trained: Path, tmp_path: Path, capsys: Capture) -> None:
@@ -285,7 +389,9 @@ def test_a_wrong_argument_of_train(words: Path, capsys: Capture, arguments: list
 
 
 def test_an_unknown_command_and_none(capsys: Capture) -> None:
-    assert "invalid choice" in refused(capsys, 2, "dance")
+    message = refused(capsys, 2, "dance")
+    assert "invalid choice" in message
+    assert "did you mean" not in message
     assert "required" in refused(capsys, 2)
 
 
@@ -295,7 +401,7 @@ def test_a_model_for_other_words(words: Path, trained: Path, tmp_path: Path, cap
         (other / word).mkdir(parents=True)
         for take in range(3):
             soundfile.write(other / word / f"{take}.wav", np.zeros(16000, np.int16), 16000)
-    assert "they must be the same" in refused(capsys, 2, "evaluate", "--model", trained, "--data", other)
+    assert "trained on these labels" in refused(capsys, 2, "evaluate", "--model", trained, "--data", other)
 
 
 def test_an_unknown_split_lists_the_splits(words: Path, trained: Path, capsys: Capture) -> None:
@@ -386,7 +492,8 @@ def test_several_seeds_run_at_once_and_the_same_command_goes_on(words: Path, tmp
     again = capfd.readouterr()
     assert "seed 0  done before" in again.err
     assert "seed 1  done before" not in again.err
-    assert [record["seed"] for record in json.loads(again.out)] == [0, 1, 4]
+    records = [json.loads(line) for line in again.out.splitlines()]
+    assert [record["specification"]["seed"] for record in records] == [0, 1, 4]
 
 
 def test_wrong_seeds_and_jobs(words: Path, tmp_path: Path, capsys: Capture) -> None:

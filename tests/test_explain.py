@@ -28,7 +28,7 @@ def recording(repository: Path) -> np.ndarray:
 
 
 def test_the_moments_are_those_of_the_responses(model: Model, recording: np.ndarray) -> None:
-    what = explain(model, recording, 16_000, at=6.0)
+    what = explain(model, recording, at=6.0)
     weights = np.exp(what.responses.astype(np.float64))
     weights /= weights.sum(axis=1, keepdims=True)
     for q in (1, 2):
@@ -38,16 +38,16 @@ def test_the_moments_are_those_of_the_responses(model: Model, recording: np.ndar
     assert what.from_seconds == 6.0
 
 
-def test_the_second_around_the_surest_keyword_is_shown(model: Model, recording: np.ndarray) -> None:
+def test_the_second_around_the_best_hit_is_explained(model: Model, recording: np.ndarray) -> None:
     best = max(model.spot(recording, 16_000), key=lambda hit: hit.score)
-    what = explain(model, recording, 16_000)
+    what = explain(model, recording)
     assert what.prediction.label == what.label == best.label
     assert what.from_seconds < best.start < best.end < what.from_seconds + 1
 
 
 def test_times_are_those_of_the_recording(model: Model, recording: np.ndarray) -> None:
     best = max(model.spot(recording, 16_000), key=lambda hit: hit.score)
-    what = explain(model, recording, 16_000)
+    what = explain(model, recording)
     assert what.from_seconds > 0.5  # else nothing is shown
     assert (what.prediction.start, what.prediction.end) == pytest.approx((best.start, best.end), abs=0.1)
     assert what.summary()["start"] == what.prediction.start
@@ -55,9 +55,9 @@ def test_times_are_those_of_the_recording(model: Model, recording: np.ndarray) -
     assert what.peaks == pytest.approx([what.from_seconds + frame / 100 for frame in strongest])
 
 
-def test_the_class_that_is_looked_at_has_a_bar_among_many_others(model: Model, recording: np.ndarray) -> None:
+def test_the_explained_class_always_has_a_bar(model: Model, recording: np.ndarray) -> None:
     pytest.importorskip("matplotlib")
-    what = explain(model, recording, 16_000)
+    what = explain(model, recording)
     scores = {f"word {rank}": (40 - rank) / 1000 for rank in range(31)}
     for label, shown in (("word 30", [*range(11), 30]), ("word 3", range(12))):
         prediction = replace(what.prediction, label="word 0", scores=scores)
@@ -69,7 +69,7 @@ def test_the_class_that_is_looked_at_has_a_bar_among_many_others(model: Model, r
 
 def test_the_picture_shows_these_numbers(model: Model, recording: np.ndarray) -> None:
     pytest.importorskip("matplotlib")
-    what = explain(model, recording, 16_000)
+    what = explain(model, recording)
     mel, responses, circle, scores = picture_of(what).axes
     assert [line.get_xdata()[0] for line in mel.get_lines()] == [what.prediction.start, what.prediction.end]
     np.testing.assert_array_equal(mel.get_images()[0].get_array(), what.picture)
@@ -105,23 +105,23 @@ def test_numbers_of_peaks_keep_their_order_do_not_collide_and_stay_in_the_pictur
         assert places.max() <= 1
 
 
-def test_without_a_time_a_class_is_looked_at_where_it_is_likeliest(model: Model, recording: np.ndarray) -> None:
-    for label, said in (("yes", 0.0), ("stop", 12.0)):  # nobody says stop in the second of the surest keyword
-        what = explain(model, recording, 16_000, label=label)
+def test_without_a_time_a_class_is_explained_where_it_is_most_probable(model: Model, recording: np.ndarray) -> None:
+    for label, said in (("yes", 0.0), ("stop", 12.0)):  # stop is not said in the second of the best hit
+        what = explain(model, recording, label=label)
         assert abs(what.from_seconds - said) < 1
-        scores = [explain(model, recording, 16_000, label, at).prediction.scores[label] for at in (3.0, 6.0, 9.0)]
+        scores = [explain(model, recording, label, at).prediction.scores[label] for at in (3.0, 6.0, 9.0)]
         assert what.prediction.scores[label] > max(scores)
 
 
-def test_a_clip_is_looked_at_from_its_beginning_whatever_is_likelier_later(model: Model, recording: np.ndarray) -> None:
+def test_a_clip_is_explained_from_its_beginning(model: Model, recording: np.ndarray) -> None:
     clip = recording[16_000 * 53 // 10 :][: 16_000 * 12 // 10]
-    later, beginning = (explain(model, clip, 16_000, "left", at).prediction.scores["left"] for at in (0.1, 0.0))
+    later, beginning = (explain(model, clip, "left", at).prediction.scores["left"] for at in (0.1, 0.0))
     assert later > beginning
-    assert explain(model, clip, 16_000, label="left").from_seconds == 0
+    assert explain(model, clip, label="left").from_seconds == 0
 
 
-def test_another_class_can_be_looked_through(model: Model, recording: np.ndarray) -> None:
-    plain, other = (explain(model, recording, 16_000, label=label, at=6.0) for label in (None, "yes"))
+def test_another_class_can_be_explained(model: Model, recording: np.ndarray) -> None:
+    plain, other = (explain(model, recording, label=label, at=6.0) for label in (None, "yes"))
     assert other.label == "yes"
     assert other.prediction == plain.prediction
     assert not np.allclose(other.responses, plain.responses)
@@ -129,14 +129,14 @@ def test_another_class_can_be_looked_through(model: Model, recording: np.ndarray
 
 def test_wrong_requests_are_sentences(model: Model, recording: np.ndarray) -> None:
     with pytest.raises(UsageError, match="no class 'maybe'; it has yes, no"):
-        explain(model, recording, 16_000, label="maybe")
+        explain(model, recording, label="maybe")
     with pytest.raises(AudioError, match=r"second 99 lies outside the recording; give one from 0 to below 1\d\.\d\d$"):
-        explain(model, recording, 16_000, at=99)
+        explain(model, recording, at=99)
 
 
 def test_the_picture_is_a_png_and_nothing_else_is_left(model: Model, recording: np.ndarray, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
-    draw(explain(model, recording, 16_000), tmp_path / "new" / "why.png")
+    draw(explain(model, recording), tmp_path / "new" / "why.png")
     assert (tmp_path / "new" / "why.png").read_bytes().startswith(b"\x89PNG")
     assert [path.name for path in (tmp_path / "new").iterdir()] == ["why.png"]
 

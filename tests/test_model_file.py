@@ -682,8 +682,14 @@ def test_an_unknown_name_lists_the_names(released: Path, name: str) -> None:
 
     assert repr(name) in str(raised.value)
     assert "d4-tiny, d8-tiny, d16-tiny" in str(raised.value)
-    assert "path of a model file" in str(raised.value)
+    assert "give a model file or the folder of a finished run" in str(raised.value)
     assert raised.value.exit_code == 2
+
+
+def test_the_folder_of_a_run_is_loaded_by_its_path(tmp_path: Path) -> None:
+    write_model(tmp_path / "run" / "model.safetensors", CARD, TENSORS)
+
+    assert circlematch.load(tmp_path / "run").card == CARD
 
 
 def test_a_damaged_file_is_a_failure_not_a_misuse(tmp_path: Path) -> None:

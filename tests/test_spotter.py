@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pytest
+import soundfile
 import soxr
 import torch
 from hypothesis import given, settings
@@ -164,6 +169,75 @@ def test_spotting_a_file_and_feeding_it_in_pieces_find_the_same(recording: npt.N
     hits += spotter.finish()
     assert sorted(hits, key=lambda hit: hit.start) == model.spot(recording, 16_000)
     assert len(hits) >= 5
+
+
+def test_listening_to_a_file_is_feeding_it_and_says_how_long_it_is(repository: Path) -> None:
+    path, heard = repository / "examples" / "commands.flac", []
+    spotter, fed = circlematch.Spotter("d16-gsc"), circlematch.Spotter("d16-gsc")
+    samples = circlematch.read(path)
+    for _ in range(2):  # a file is a recording of its own
+        hits = list(spotter.listen(path, lambda seconds, total: heard.append((seconds, total))))
+        assert hits == [*fed.feed(samples, 16_000), *fed.finish()]
+        assert spotter.seconds == fed.seconds == 15
+        assert heard[-1] == (15, 15)
+        assert spotter.clip is None
+
+
+@pytest.mark.parametrize("size", [800, 9_000, 16_000, 19_200])
+@pytest.mark.parametrize("rate", [16_000, 48_000])
+def test_the_most_probable_class_of_a_clip_is_that_of_predict_whatever_the_chunks(
+    recording: npt.NDArray[np.float32], size: int, rate: int
+) -> None:
+    spotter = circlematch.Spotter("d16-gsc")
+    clip = recording[: size * rate // 16_000]
+    for at in range(0, clip.size, 777):
+        assert spotter.clip is None, "not before its end"
+        spotter.feed(clip[at : at + 777], rate)
+    spotter.finish()
+    assert spotter.clip == spotter.model.predict(clip, rate)
+    assert spotter.seconds == size / 16_000
+    spotter.feed(recording[:19_201], 16_000)
+    spotter.finish()
+    assert spotter.clip is None
+
+
+def test_a_file_that_fails_midway_leaves_no_trace(
+    recording: npt.NDArray[np.float32], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(circlematch.audio, "BLOCK_SAMPLES", 20_000)
+    bad, good = tmp_path / "bad.wav", tmp_path / "good.wav"
+    damaged = recording.copy()
+    damaged[-1] = np.nan
+    soundfile.write(bad, damaged, 16_000, subtype="FLOAT")
+    soundfile.write(good, recording, 16_000, subtype="FLOAT")
+    spotter = circlematch.Spotter("d16-gsc")
+    expected = list(spotter.listen(good))
+    with pytest.raises(AudioError, match="NaN"):
+        list(spotter.listen(bad))
+    assert list(spotter.listen(good)) == expected
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda model: pickle.loads(pickle.dumps(model))])
+def test_a_model_can_be_copied_and_pickled_before_and_after_use(copied: Callable[[Model], Model]) -> None:
+    model, samples = circlematch.load("d16-gsc"), sound(16_000, 1)
+    before = copied(model)
+    expected = model.predict(samples, 16_000)
+    after = copied(model)
+    assert before.predict(samples, 16_000) == after.predict(samples, 16_000) == expected
+    assert after.card == model.card
+    assert after.engine is not model.engine
+
+
+def test_a_model_is_shown_in_one_line() -> None:
+    assert repr(circlematch.load("d16-gsc")) == "Model(d16-gsc, 3,238 parameters, 12 classes)"
+
+
+@pytest.mark.parametrize("samples", [np.zeros(16_000), np.zeros((16_000, 2), np.float32), np.zeros(16_000, np.int16)])
+def test_samples_that_were_not_prepared_are_refused_where_they_must_be(samples: npt.NDArray[Any]) -> None:
+    model = circlematch.load("d16-gsc")
+    for take in (model.judge, circlematch.Spotter(model).hear):
+        with pytest.raises(UsageError, match=r"give what circlematch\.read returns"):
+            take(samples)
 
 
 def test_a_hit_comes_soon_after_its_keyword(recording: npt.NDArray[np.float32]) -> None:

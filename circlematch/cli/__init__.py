@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import argparse
 import errno
+import io
 import os
 import sys
 from collections.abc import Sequence
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from circlematch._version import __version__
 from circlematch.cli import bench, data, evaluate, explain, export, finish, models, spot, train
-from circlematch.errors import CircleMatchError
+from circlematch.errors import CircleMatchError, did_you_mean
 
 __all__ = ["Parser", "main"]
 
@@ -20,15 +21,27 @@ COMMANDS = (models, spot, explain, train, finish, evaluate, export, data, bench)
 
 
 class Parser(argparse.ArgumentParser):
-    """Misuse gets one line, and exit code 2."""
+    """An argument parser that reports misuse in one line, suggests corrections and exits with code 2."""
 
     def error(self, message: str) -> NoReturn:
-        """Say what was wrong and where help is."""
+        """Print what was wrong and how to get help, then exit."""
         self.exit(2, f"{self.prog}: {message} (see {self.prog} --help)\n")
 
+    def refuse(self, unknown: Sequence[str]) -> NoReturn:
+        """Refuse unknown arguments, and suggest an option for the first of them."""
+        guess = did_you_mean(unknown[0].partition("=")[0], self._option_string_actions)
+        self.error(f"unrecognized arguments: {' '.join(unknown)}{guess}")
 
-def build_parser() -> argparse.ArgumentParser:
-    """The whole command line."""
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        """Refuse an unknown command or choice, with a suggestion. argparse calls this method."""
+        if action.choices is not None and value not in action.choices:
+            known = [str(choice) for choice in action.choices]
+            guess = did_you_mean(str(value), known)
+            raise argparse.ArgumentError(action, f"invalid choice: {value!r}{guess} (choose from {', '.join(known)})")
+
+
+def build_parser() -> Parser:
+    """The parser of the whole command line."""
     parser = Parser(prog="circlematch", description="A keyword spotter of one to seven thousand parameters.")
     parser.add_argument("--version", action="version", version=f"circlematch {__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True, parser_class=Parser)
@@ -38,8 +51,14 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; returns the exit code: 0 done, 1 failed, 2 misused."""
-    options = build_parser().parse_args(arguments)
+    """Run one command and return its exit code: 0 for success, 1 for a failure, 2 for misuse."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # a file name may hold bytes that are not UTF-8
+    parser = build_parser()
+    options, unknown = parser.parse_known_args(arguments)
+    if unknown:
+        used: Parser = getattr(options, "parser", parser)
+        used.refuse(unknown)
     try:
         return int(options.run(options))
     except CircleMatchError as error:
@@ -51,6 +70,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
     except OSError as error:
         return _fail(_explain(error), 1)
+    except MemoryError:
+        return _fail("there is not enough memory", 1)
 
 
 def _fail(message: str, code: int) -> int:
@@ -59,10 +80,10 @@ def _fail(message: str, code: int) -> int:
 
 
 def _explain(error: OSError) -> str:
-    """What the system refused, and what to do."""
+    """The error of the system, and what to do about it."""
     where = f"{error.filename}: " if error.filename else ""
     if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-        return f"{where}the disk is full ({error.strerror}); free some room and run the same command again"
+        return f"{where}the disk is full ({error.strerror}); free some space and run the same command again"
     if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
         return f"{where}{error.strerror}; choose a place that you may write to"
     return f"{where}{error.strerror or error}"

@@ -1,4 +1,4 @@
-"""`circlematch bench`: speed, as a ratio against the plain implementation in the same run."""
+"""`circlematch bench`: measure speed, and compare it with plain implementations in the same run."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from circlematch import pretrained
 from circlematch.cli.options import Commands, add_command, add_json, add_model, print_json
 from circlematch.config import Network
 from circlematch.errors import UsageError
-from circlematch.front_end import usable_cores
-from circlematch.machine import commit, processor, versions
+from circlematch.machine import commit, processor, usable_cores, versions
 from circlematch.safetensors import digest
 
 NO_ONNX = "not installed: pip install torch onnx onnxscript onnxruntime"
@@ -17,29 +16,33 @@ NO_ONNX = "not installed: pip install torch onnx onnxscript onnxruntime"
 
 def add(commands: Commands) -> None:
     """Its subcommands."""
-    summary = "measure speed against plain implementations in the same run"
+    summary = "Measure speed, and compare it with plain implementations in the same run."
     parser = commands.add_parser("bench", help=summary, description=summary)
     inner = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     train = add_command(
-        inner, "train", "training, against a plain PyTorch loop", "circlematch bench train --width 16", run_train
+        inner,
+        "train",
+        "Measure training, and compare it with a plain PyTorch loop.",
+        "circlematch bench train --width 16",
+        run_train,
     )
-    train.add_argument("--width", type=int, default=Network().width, help="D")
-    train.add_argument("--rounds", type=int, default=6, help="turns of both; the best counts")
+    train.add_argument("--width", type=int, default=Network().width, help="The width D of the network.")
+    train.add_argument("--rounds", type=int, default=6, help="The number of rounds; the fastest one counts.")
     add_json(train)
     stream = add_command(
         inner,
         "stream",
-        "streaming, against computing the whole window with every hop of 10 ms",
+        "Measure streaming, and compare it with recomputing the whole window every 10 ms.",
         "circlematch bench stream --model d16-gsc",
         run_stream,
     )
     add_model(stream)
-    stream.add_argument("--rounds", type=int, default=20, help="turns of each; the best counts")
+    stream.add_argument("--rounds", type=int, default=20, help="The number of rounds; the fastest one counts.")
     add_json(stream)
 
 
 def run_stream(options: argparse.Namespace) -> int:
-    """One core, front end included."""
+    """Measure streaming on one core, front end included."""
     from circlematch.benchmark import measure_streaming
 
     _check_rounds(options)
@@ -59,12 +62,12 @@ def run_stream(options: argparse.Namespace) -> int:
         return 0
     print(f"{result.model}: one hop of 10 ms on one core, front end included")
     rows = {
-        "the engine, streaming": result.engine,
+        "engine, streaming": result.engine,
         "  with a score every 10 ms": result.every_frame,
         "  from Python, 10 ms at a time": result.spotter,
-        "the engine, the whole window anew": result.window,
-        "PyTorch, the whole window anew": result.torch,
-        "ONNX Runtime, the whole window anew": result.onnx,
+        "engine, whole window recomputed": result.window,
+        "PyTorch, whole window recomputed": result.torch,
+        "ONNX Runtime, whole window recomputed": result.onnx,
     }
     for title, us in rows.items():
         missing = "not installed: pip install torch" if title.startswith("PyTorch") else NO_ONNX
@@ -79,7 +82,7 @@ def _check_rounds(options: argparse.Namespace) -> None:
 
 
 def run_train(options: argparse.Namespace) -> int:
-    """Once with one thread, once with all."""
+    """Measure training with one thread and with one per core."""
     from circlematch.benchmark import measure_training
 
     _check_rounds(options)

@@ -1,4 +1,4 @@
-"""`circlematch data`: get the official archives, make words to try things on, look at a dataset."""
+"""`circlematch data`: download the official archives, synthesise words, show a dataset."""
 
 from __future__ import annotations
 
@@ -8,29 +8,35 @@ from pathlib import Path
 from typing import Any
 
 from circlematch.cli.options import DEFAULT_DATA, Commands, add_command, add_dataset, add_json, print_json, read_dataset
+from circlematch.cli.progress import Progress
 from circlematch.data import download
 from circlematch.data.dataset import Dataset
 from circlematch.errors import UsageError
+from circlematch.files import whole_folder
 
 
 def add(commands: Commands) -> None:
-    """Its three subcommands."""
-    summary = "get, make or look at datasets"
+    """Its subcommands."""
+    summary = "Download, synthesise or inspect a dataset."
     parser = commands.add_parser("data", help=summary, description=summary)
     inner = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     notes = "; ".join(f"{name}: {archive.note}" for name, archive in download.ARCHIVES.items())
-    get = add_command(inner, "get", "download an official archive", "circlematch data get gsc1 --to data", run_get)
-    get.add_argument("name", choices=tuple(download.ARCHIVES), help=notes)
-    get.add_argument("--to", type=Path, default=Path(DEFAULT_DATA), help="folder to put it in")
+    get = add_command(inner, "get", "Download an official archive.", "circlematch data get gsc1 --to data", run_get)
+    get.add_argument("name", choices=tuple(download.ARCHIVES), help=f"The archive ({notes}).")
+    get.add_argument("--to", type=Path, default=Path(DEFAULT_DATA), help="The folder to unpack the archive into.")
     make = add_command(
-        inner, "make", "synthesise a folder of words to try things on", "circlematch data make words", run_make
+        inner,
+        "make",
+        "Synthesise a folder of spoken words, to try the other commands with.",
+        "circlematch data make words",
+        run_make,
     )
-    make.add_argument("folder", type=Path, help="a folder that does not exist yet")
-    make.add_argument("--speakers", type=int, default=24, help="how many voices")
-    make.add_argument("--takes", type=int, default=3, help="recordings of each word by each voice")
-    make.add_argument("--seed", type=int, default=0, help="of the voices")
+    make.add_argument("folder", type=Path, help="The folder to create; it must not exist yet.")
+    make.add_argument("--speakers", type=int, default=24, help="The number of synthetic speakers.")
+    make.add_argument("--takes", type=int, default=3, help="The number of recordings of each word by each speaker.")
+    make.add_argument("--seed", type=int, default=0, help="The seed with which the speakers are drawn.")
     show = add_command(
-        inner, "show", "show a dataset's classes and splits", "circlematch data show --data words", run_show
+        inner, "show", "Show the classes and splits of a dataset.", "circlematch data show --data words", run_show
     )
     add_dataset(show)
     add_json(show)
@@ -44,7 +50,7 @@ def add(commands: Commands) -> None:
 
 
 def run_get(options: argparse.Namespace) -> int:
-    """Download, check and unpack."""
+    """Download, check and unpack an archive."""
     archive = download.archive(options.name)
     with download.progress_bar(archive.name) as progress:
         folder = download.get(archive, options.to, progress)
@@ -53,16 +59,23 @@ def run_get(options: argparse.Namespace) -> int:
 
 
 def run_make(options: argparse.Namespace) -> int:
-    """Synthesise words."""
+    """Synthesise words in a temporary folder, then rename it."""
     from circlematch.data.synthetic import WORDS, write_words
 
     if options.folder.exists():
         raise UsageError(f"{options.folder} exists already; give a folder that does not")
-    if options.speakers < 3 or options.takes < 1:
-        raise UsageError(f"{options.speakers} speakers with {options.takes} takes; at least 3 and 1 are needed")
+    if options.speakers < 3:
+        raise UsageError(f"--speakers is {options.speakers}; give a number of at least 3")
+    if options.takes < 1:
+        raise UsageError(f"--takes is {options.takes}; give a number of at least 1")
     if options.seed < 0:
         raise UsageError(f"--seed is {options.seed}; give a number of at least 0")
-    count = write_words(options.folder, speakers=options.speakers, takes=options.takes, seed=options.seed)
+    with Progress() as progress, whole_folder(options.folder) as beside:
+
+        def show(done: int, total: int) -> None:
+            progress.show(f"{done:,} of {total:,} recordings  {options.folder}")
+
+        count = write_words(beside, speakers=options.speakers, takes=options.takes, seed=options.seed, progress=show)
     print(f"{options.folder}: {count} recordings of {', '.join(WORDS)}")
     return 0
 
@@ -77,7 +90,7 @@ def run_composite(options: argparse.Namespace) -> int:
 
 
 def run_show(options: argparse.Namespace) -> int:
-    """Classes, splits, and how they were made."""
+    """Print the classes, the splits and the rule of the splits."""
     dataset = read_dataset(options, "data show")
     counts = {split: Counter(clip.label for clip in clips) for split, clips in dataset.splits.items()}
     if options.json:

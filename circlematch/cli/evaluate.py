@@ -1,4 +1,4 @@
-"""`circlematch evaluate`: how good is a model on a dataset."""
+"""`circlematch evaluate`: accuracy of a model on a dataset."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from circlematch.model import Model
 
 def add(commands: Commands) -> None:
     """Its arguments."""
-    summary = "measure a model on a dataset: accuracy, confusion, precision and recall, spread over speakers"
+    summary = "Measure accuracy, confusion, precision and recall of a model on a dataset."
     parser = add_command(
         commands, "evaluate", summary, "circlematch evaluate --task gsc1 --data data --confusion confusion.png", run
     )
@@ -25,14 +25,15 @@ def add(commands: Commands) -> None:
     parser.add_argument(
         "--split",
         action="append",
-        help="train, validation, test, archive or archive-zero; may be repeated (default: test and archive)",
+        metavar="SPLIT",
+        help="A split: train, validation, test, archive or archive-zero; may be repeated. (default: test and archive)",
     )
-    parser.add_argument("--confusion", type=Path, metavar="PNG", help="draw the first split's confusion matrix")
-    add_json(parser)
+    parser.add_argument("--confusion", type=Path, metavar="PNG", help="Draw the confusion matrix of the first split.")
+    add_json(parser, "Print one JSON object per split, each on a line.")
 
 
 def run(options: argparse.Namespace) -> int:
-    """Evaluate on each split asked for."""
+    """Evaluate the model on each of the splits."""
     from circlematch.data.cache import load_split
     from circlematch.evaluation import draw_confusion, evaluate, to_text
 
@@ -45,13 +46,15 @@ def run(options: argparse.Namespace) -> int:
         reports.append(evaluate(model.scores, load_split(dataset, split), dataset.labels))
     if "archive" not in dataset.splits and (task := TASKS.get(options.task or "")) and task.archive:
         print(
-            f"archive: not run; Google's test archive unpacks to {task.archive} from {task.archive_url}",
+            f"archive: not measured, because Google's test archive is missing; unpack {task.archive_url} into "
+            f"{task.archive} next to the data",
             file=sys.stderr,
         )
     if options.confusion is not None:
         draw_confusion(reports[0], options.confusion)
     if options.json:
-        print_json({"model": model.card.name, "dataset": dataset.name, "splits": [r.summary() for r in reports]})
+        for report in reports:
+            print_json({"model": model.card.name, "dataset": dataset.name, **report.summary()})
     else:
         print("\n\n".join(to_text(report) for report in reports))
     return 0
@@ -60,6 +63,6 @@ def run(options: argparse.Namespace) -> int:
 def _check_labels(model: Model, dataset: Dataset) -> None:
     if model.labels != dataset.labels:
         raise UsageError(
-            f"the model {model.card.name} knows {' '.join(model.labels)}; the dataset {dataset.name} has "
-            f"{' '.join(dataset.labels)}; they must be the same"
+            f"the model {model.card.name} answers with {' '.join(model.labels)}, but the dataset {dataset.name} has "
+            f"{' '.join(dataset.labels)}; give a model that was trained on these labels"
         )

@@ -1,4 +1,4 @@
-"""`circlematch explain FILE`: a picture of what the model saw and why it answered."""
+"""`circlematch explain FILE`: draw what lies behind a prediction."""
 
 from __future__ import annotations
 
@@ -7,34 +7,34 @@ from pathlib import Path
 
 from circlematch import audio, pretrained
 from circlematch.cli.options import Commands, add_command, add_json, add_model, print_json
-from circlematch.config import FRONT_END
 from circlematch.errors import UsageError
 from circlematch.explain import draw, explain
 
 
 def add(commands: Commands) -> None:
     """Its arguments."""
-    summary = "draw what a model saw in a recording, and why it answered"
+    summary = "Draw the log-mel picture, the response curves and the scores behind one second of a recording."
     parser = add_command(commands, "explain", summary, "circlematch explain yes.wav --out yes.png", run)
-    parser.add_argument("file", metavar="FILE", help=f"a recording ({', '.join(audio.SUFFIXES)})")
+    parser.add_argument("file", metavar="FILE", help=f"A recording ({', '.join(audio.SUFFIXES)}).")
     add_model(parser)
-    parser.add_argument("--label", help="the class whose prototypes are shown (default: the answer)")
+    parser.add_argument("--label", help="The class whose prototypes are shown. (default: the most probable one)")
     parser.add_argument(
         "--at",
         type=float,
         metavar="SECONDS",
-        help="where the second begins (default: where --label is likeliest, or around the surest keyword)",
+        help="The start of the second to explain. (default: the second in which --label is most probable, or without "
+        "--label the one around the highest-scoring keyword)",
     )
-    parser.add_argument("--out", type=Path, help="the picture, a PNG (default: FILE with .png, in this folder)")
+    parser.add_argument("--out", type=Path, help="The PNG to write. (default: FILE with .png, in this folder)")
     add_json(parser)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Explain one second, and draw it."""
+    """Explain one second and draw the explanation."""
     if options.out is not None and options.out.suffix.lower() != ".png":
-        raise UsageError(f"{options.out} would be a PNG; give a name that ends in .png")
+        raise UsageError(f"--out is {options.out}; the picture is a PNG, so give a name that ends in .png")
     model = pretrained.load(options.model)
-    what = explain(model, audio.read(options.file), FRONT_END.sample_rate_hz, options.label, options.at)
+    what = explain(model, audio.read(options.file), options.label, options.at)
     out = options.out or Path(Path(options.file).stem + ".png")
     draw(what, out)
     if options.json:
@@ -42,5 +42,5 @@ def run(options: argparse.Namespace) -> int:
     else:
         answer = what.prediction
         print(f"{options.file}: {answer.label}  {answer.score:.1%}  in the second from {what.from_seconds:.2f} s")
-        print(f"{out}: what the prototypes of {what.label!r} saw there")
+        print(f"{out}: responses of the prototypes of {what.label!r}")
     return 0

@@ -1,8 +1,9 @@
-"""`circlematch models`: the released models."""
+"""`circlematch models`: the released models and their cards."""
 
 from __future__ import annotations
 
 import argparse
+import textwrap
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,13 +14,19 @@ from circlematch.config import RECIPES, distilled
 from circlematch.model import Card
 
 BYTES_PER_PARAMETER = 4
+COLUMNS, INDENT = 80, 12  # of a card
 
 
 def add(commands: Commands) -> None:
     """Its arguments."""
-    parser = add_command(commands, "models", "list the released models, or show one", "circlematch models d16-gsc", run)
-    parser.add_argument("name", nargs="?", help="show everything that is known about one model")
-    add_json(parser)
+    summary = "List the released models, or show one model."
+    parser = add_command(commands, "models", summary, "circlematch models d16-gsc", run)
+    parser.add_argument(
+        "name",
+        nargs="?",
+        help="Show the card of one model: a released model's name, a model file or the folder of a run.",
+    )
+    add_json(parser, "Print one JSON object per model, each on a line.")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -33,13 +40,14 @@ def run(options: argparse.Namespace) -> int:
         return 0
     cards = pretrained.cards()
     if options.json:
-        print_json([_plain(card) for card in cards])
+        for card in cards:
+            print_json(_plain(card))
         return 0
-    print(f"{'name':<14}{'parameters':>10}{'KiB':>7}  {'test':>7}  {'archive':>7}  {'licence':<10} labels")
+    print(f"{'name':<14}{'parameters':>10}{'KiB':>7}{'test':>9}{'archive':>9}{'classes':>9}  licence")
     for card in cards:
         size = f"{card.parameters:>10,}{card.parameters * BYTES_PER_PARAMETER / 1024:>7.1f}"
         test, archive = (_percent(card, split) for split in ("test", "archive"))
-        print(f"{card.name:<14}{size}  {test:>7}  {archive:>7}  {card.licence:<10} {' '.join(card.labels)}")
+        print(f"{card.name:<14}{size}{test:>9}{archive:>9}{len(card.labels):>9}  {card.licence}")
     return 0
 
 
@@ -48,21 +56,21 @@ def _plain(card: Card) -> dict[str, Any]:
 
 
 def _percent(card: Card, split: str) -> str:
-    return f"{card.accuracy[split]:.2%}" if split in card.accuracy else "not run"
+    return f"{card.accuracy[split]:.2%}" if split in card.accuracy else "–"
 
 
 def _recipe(card: Card) -> str:
-    """The name of its recipe, if it has one, whatever the number of epochs, and whether it was distilled."""
+    """The name of the model's recipe, ignoring the number of epochs; "distilled" is added if it had teachers."""
     was_distilled = bool(card.specification.teachers)
     for name, recipe_of in RECIPES.items():
         _, recipe = recipe_of(card.network.width, card.network.classes)
         if replace(distilled(recipe) if was_distilled else recipe, epochs=card.recipe.epochs) == card.recipe:
             return f"{name}, distilled" if was_distilled else name
-    return "none that has a name"
+    return "custom"
 
 
 def _card(card: Card, page: Path | None) -> str:
-    """The model card as text."""
+    """The model card as text of at most 80 columns; only the path of its page may be longer."""
     accuracies = ", ".join(f"{split} {share:.2%}" for split, share in card.accuracy.items())
     rows = {
         "name": card.name,
@@ -77,6 +85,12 @@ def _card(card: Card, page: Path | None) -> str:
         "split": card.specification.split_rule,
         "made by": f"circlematch {card.version}, commit {card.commit or 'unknown'}",
     }
+    lines = [_row(name, text) for name, text in [*rows.items(), *(("note", note) for note in card.notes)]]
     if page is not None:
-        rows["more"] = f"noise and sounds, how it was made, its limits: {page}"
-    return "\n".join([*(f"{key:<12}{value}" for key, value in rows.items()), *(f"{'note':<12}{n}" for n in card.notes)])
+        lines.append(f"{'more':<{INDENT}}{page}")
+    return "\n".join(lines)
+
+
+def _row(name: str, text: str) -> str:
+    first, rest = f"{name:<{INDENT}}", " " * INDENT
+    return textwrap.fill(text, COLUMNS, initial_indent=first, subsequent_indent=rest, break_long_words=False)

@@ -1,10 +1,11 @@
-"""What several commands share: help with defaults and an example, the dataset arguments, printing JSON."""
+"""Arguments that several commands share, help with defaults and an example, and JSON."""
 
 from __future__ import annotations
 
 import argparse
 import json
 import os
+import textwrap
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from typing import Any
 from circlematch.data.dataset import Dataset
 from circlematch.data.tasks import TASKS, Source
 from circlematch.errors import UsageError
+from circlematch.files import is_address
 
 __all__ = [
     *("Commands", "add_command", "add_dataset", "add_json", "add_model", "print_json", "read_dataset", "source_of"),
@@ -19,66 +21,91 @@ __all__ = [
 
 DEFAULT_DATA = "data"
 DEFAULT_MODEL = "d16-gsc"
+HELP_COLUMNS = 80
 
 Commands = Any  # argparse's class for subparsers is private
 
 
 class _Help(argparse.ArgumentDefaultsHelpFormatter, argparse.RawDescriptionHelpFormatter):
-    """Shows defaults that are values, and leaves the example as it is typed."""
+    """Shows defaults that are values, and does not wrap what stands below the options."""
 
     def _get_help_string(self, action: argparse.Action) -> str | None:
-        told = action.default is not None and action.default is not False
-        return super()._get_help_string(action) if told else action.help
+        shown = action.default is not None and action.default is not False
+        return super()._get_help_string(action) if shown else action.help
 
 
 def add_command(
     commands: Commands, name: str, summary: str, example: str, run: Callable[[argparse.Namespace], int]
 ) -> argparse.ArgumentParser:
-    """A command with its one-line help and an example below it."""
+    """Add a command with a one-line help text and an example."""
     parser: argparse.ArgumentParser = commands.add_parser(
-        name, help=summary, description=summary, epilog=f"example:\n  {example}", formatter_class=_Help
+        name,
+        help=summary,
+        description=textwrap.fill(summary, HELP_COLUMNS),
+        epilog=f"example:\n  {example}",
+        formatter_class=_Help,
     )
     parser.set_defaults(run=run, parser=parser)
     return parser
 
 
-def add_json(parser: argparse.ArgumentParser) -> None:
+def add_json(parser: argparse.ArgumentParser, purpose: str = "Print the result as JSON, one object per line.") -> None:
     """Add --json."""
-    parser.add_argument("--json", action="store_true", help="print the result as JSON")
+    parser.add_argument("--json", action="store_true", help=purpose)
 
 
 def add_model(parser: argparse.ArgumentParser) -> None:
     """Add --model."""
-    parser.add_argument("--model", default=DEFAULT_MODEL, help="a released model's name or a model file")
+    parser.add_argument(
+        "--model", default=DEFAULT_MODEL, help="A released model's name, a model file or the folder of a run."
+    )
 
 
 def add_dataset(parser: argparse.ArgumentParser) -> None:
-    """Add --task, --data and --archive."""
-    titles = "; ".join(f"{name}: {task.title}" for name, task in TASKS.items())
+    """Add --task, --data and --archive, and the list of tasks below the help."""
+    rows = [
+        textwrap.fill(task.title, HELP_COLUMNS, initial_indent=f"  {name:<11}", subsequent_indent=" " * 13)
+        for name, task in TASKS.items()
+    ]
+    parser.epilog = "\n".join(("datasets:", *rows, "", parser.epilog or ""))
     parser.add_argument(
-        "--task", choices=tuple(TASKS), help=f"a known dataset ({titles}); without it, --data is a folder of words"
+        "--task",
+        choices=tuple(TASKS),
+        metavar="TASK",
+        help="The name of a dataset listed below. Without it, --data must be a folder with one subfolder per word.",
     )
     parser.add_argument(
-        "--data", type=Path, help=f"where the data lies (with --task: $CIRCLEMATCH_DATA or ./{DEFAULT_DATA})"
+        "--data",
+        type=Path,
+        metavar="FOLDER",
+        help=f"The folder of the data. (default with --task: $CIRCLEMATCH_DATA or ./{DEFAULT_DATA})",
     )
     parser.add_argument(
-        "--archive", type=Path, help="Google's 12-class test archive, unpacked, where it is not beside the data"
+        "--archive",
+        type=Path,
+        metavar="FOLDER",
+        help="The folder of Google's unpacked 12-class test archive, if it does not lie next to the data.",
     )
 
 
 def source_of(options: argparse.Namespace, parser_name: str) -> Source:
-    """The dataset that the arguments name, not read yet."""
+    """Where the dataset of the arguments lies; nothing is read yet."""
     if options.task is None and options.data is None:
-        raise UsageError(f"give --task ({', '.join(TASKS)}) or --data FOLDER (see circlematch {parser_name} --help)")
+        raise UsageError(
+            f"give --task ({', '.join(TASKS)}) or --data FOLDER with one subfolder per word "
+            f"(see circlematch {parser_name} --help)"
+        )
+    if options.data is not None and is_address(options.data):
+        raise UsageError("--data is a web address; download the data and give its folder")
     data = options.data or Path(os.environ.get("CIRCLEMATCH_DATA") or DEFAULT_DATA)
     return Source(options.task, data, options.archive)
 
 
 def read_dataset(options: argparse.Namespace, parser_name: str) -> Dataset:
-    """The dataset that the arguments name."""
+    """Read the dataset of the arguments."""
     return source_of(options, parser_name).read()
 
 
-def print_json(value: Any) -> None:
-    """Indented JSON on standard output."""
-    print(json.dumps(value, indent=2, ensure_ascii=False))
+def print_json(value: dict[str, Any]) -> None:
+    """Print a JSON object on one line of standard output."""
+    print(json.dumps(value, ensure_ascii=False), flush=True)

@@ -1,79 +1,103 @@
-"""`circlematch spot FILE…`: the keyword in each clip, or every keyword in longer recordings."""
+"""`circlematch spot FILE…`: keywords in clips and in long recordings."""
 
 from __future__ import annotations
 
 import argparse
 import sys
 from dataclasses import asdict
-from typing import Any
+from datetime import timedelta
 
-from circlematch import audio, detection, pretrained
+from circlematch import audio, detection
 from circlematch.cli.options import Commands, add_command, add_json, add_model, print_json
-from circlematch.config import FRONT_END
+from circlematch.cli.progress import Progress
+from circlematch.detection import Hit
 from circlematch.errors import AudioError
-from circlematch.model import Model
+from circlematch.spotter import Spotter
 
-LONGEST_CLIP_MS = 1_200  # a second, and what lossy formats add to it
+JSON = (
+    "Print one JSON object per file, each on a line: file, seconds, hits (each with label, score, start, end) and "
+    f"clip. For a recording of at most {detection.LONGEST_CLIP_MS / 1000:g} s, clip is its most probable class (label, "
+    "score, scores); for a longer one it is null."
+)
 
 
 def add(commands: Commands) -> None:
     """Its arguments."""
-    summary = "find keywords in recordings"
+    summary = "Find keywords in recordings of any length, and print each with its score, start and end."
     parser = add_command(commands, "spot", summary, "circlematch spot yes.wav meeting.flac --threshold 0.9", run)
-    parser.add_argument("files", nargs="+", metavar="FILE", help=f"a recording ({', '.join(audio.SUFFIXES)})")
+    parser.add_argument("files", nargs="+", metavar="FILE", help=f"A recording ({', '.join(audio.SUFFIXES)}).")
     add_model(parser)
     parser.add_argument(
-        "--threshold", type=_share, default=detection.THRESHOLD, help="least probability of a hit in longer recordings"
+        "--threshold",
+        type=_probability,
+        default=detection.THRESHOLD,
+        help="Report a keyword only when its probability reaches this threshold.",
     )
-    add_json(parser)
+    add_json(parser, JSON)
 
 
-def _share(text: str) -> float:
+def _probability(text: str) -> float:
     try:
         value = float(text)
     except ValueError:
         value = 0.0
     if not 0 < value <= 1:
-        raise argparse.ArgumentTypeError(f"{text} is not a probability; give a number above 0, at most 1")
+        raise argparse.ArgumentTypeError(f"{text} is not a probability; give a number above 0 and at most 1")
     return value
 
 
 def run(options: argparse.Namespace) -> int:
-    """Spot in every file; a bad one is reported and the rest goes on."""
-    model = pretrained.load(options.model)
-    results, code = [], 0
+    """Spot in every file. One that fails is reported, and the rest goes on."""
+    spotter, code = Spotter(options.model, options.threshold), 0
     for file in options.files:
         try:
-            result = _spot(model, file, options.threshold)
-        except AudioError as error:
-            print(f"circlematch: {error}", file=sys.stderr)
-            code = error.exit_code
+            with Progress() as progress:
+                hits = _listen(spotter, file, progress, printed=not options.json)
+        except (AudioError, MemoryError) as error:
+            reason = f"{file}: there is not enough memory to read it" if isinstance(error, MemoryError) else error
+            print(f"circlematch: {reason}", file=sys.stderr, flush=True)
+            code = AudioError.exit_code
             continue
-        results.append(result)
-        if not options.json:
-            print(_text(result))
-    if options.json:
-        print_json(results)
+        if options.json:
+            _print_object(spotter, file, hits)
+        elif not hits:
+            print(f"{file}: {_nothing(spotter)}", flush=True)
     return code
 
 
-def _spot(model: Model, file: str, threshold: float) -> dict[str, Any]:
-    samples = audio.read(file)
-    rate = FRONT_END.sample_rate_hz
-    if samples.size * 1000 <= LONGEST_CLIP_MS * rate:
-        return {"file": file, **asdict(model.predict(samples, rate))}
-    hits = model.spot(samples, rate, threshold)
-    return {"file": file, "seconds": round(samples.size / rate, 3), "hits": [asdict(hit) for hit in hits]}
+def _listen(spotter: Spotter, file: str, progress: Progress, printed: bool) -> list[Hit]:
+    """The hits of a file, which are printed as they are found, if at all."""
+
+    def show(seconds: float, total: float | None) -> None:
+        progress.show(f"{_clock(seconds)}{'' if total is None else f' of {_clock(total)}'}  {file}")
+
+    hits = []
+    for hit in spotter.listen(file, show):
+        hits.append(hit)
+        if printed:
+            progress.clear()
+            print(f"{file}: {hit.label}  {hit.score:.1%}  {hit.start:.2f}–{hit.end:.2f} s", flush=True)
+    return hits
 
 
-def _text(result: dict[str, Any]) -> str:
-    if "hits" not in result:
-        return f"{result['file']}: {_found(result)}"
-    if not result["hits"]:
-        return f"{result['file']}: no keyword in {result['seconds']:.1f} s"
-    return "\n".join(f"{result['file']}: {_found(hit)}" for hit in result["hits"])
+def _clock(seconds: float) -> str:
+    return str(timedelta(seconds=round(seconds)))
 
 
-def _found(hit: dict[str, Any]) -> str:
-    where = "" if hit["start"] is None else f"  {hit['start']:.2f}–{hit['end']:.2f} s"
-    return f"{hit['label']}  {hit['score']:.1%}{where}"
+def _nothing(spotter: Spotter) -> str:
+    clip = spotter.clip
+    most_probable = "" if clip is None else f"; most probable class: {clip.label}, {clip.score:.1%}"
+    return f"no keyword in {spotter.seconds:.1f} s{most_probable}"
+
+
+def _print_object(spotter: Spotter, file: str, hits: list[Hit]) -> None:
+    clip = spotter.clip
+    most_probable = None if clip is None else {"label": clip.label, "score": clip.score, "scores": clip.scores}
+    print_json(
+        {
+            "file": file,
+            "seconds": round(spotter.seconds, 3),
+            "hits": [asdict(hit) for hit in hits],
+            "clip": most_probable,
+        }
+    )

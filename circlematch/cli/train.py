@@ -19,14 +19,14 @@ from circlematch.training.plan import RECORD, Plan, check_same, ensure_plan, rea
 
 LARGEST_SEED = 2**32
 MOST_THREADS = 256
-# What may be given instead of the recipe's own.
+# Options that replace a value of the recipe.
 OVERRIDES: dict[str, tuple[type, str]] = {
-    "epochs": (int, "Number of passes over the training clips."),
-    "batch_size": (int, "Clips in one optimiser step."),
-    "peak_learning_rate": (float, "Highest learning rate of the one-cycle schedule."),
-    "weight_decay": (float, "Weight decay of the optimiser."),
-    "label_smoothing": (float, "Label smoothing of the cross-entropy."),
-    "dropout": (float, "Dropout on the band features."),
+    "epochs": (int, "The number of passes over the training clips."),
+    "batch_size": (int, "The number of clips in an optimiser step."),
+    "peak_learning_rate": (float, "The highest learning rate of the one-cycle schedule."),
+    "weight_decay": (float, "The weight decay of the optimiser."),
+    "label_smoothing": (float, "The label smoothing of the cross-entropy."),
+    "dropout": (float, "The dropout on the band features."),
 }
 ALSO_WITH_RESUME = {"resume", "threads", "json", "run", "parser"}
 
@@ -37,7 +37,7 @@ def add(commands: Commands) -> None:
     parser = add_command(commands, "train", summary, "circlematch train --data my_words --width 8 --epochs 60", run)
     add_dataset(parser)
     parser.add_argument(
-        "--width", type=int, default=16, help="Width D of the network: 4, 8, 16, 32 or any even number from 4."
+        "--width", type=int, default=16, help="The width D of the network: 4, 8, 16, 32 or any even number from 4."
     )
     parser.add_argument(
         "--recipe",
@@ -45,7 +45,9 @@ def add(commands: Commands) -> None:
         default="paper",
         help="The training recipe: the paper's, or the one of the released models, which works best with --teacher.",
     )
-    parser.add_argument("--ablation", choices=tuple(ABLATIONS), default="full", help="A row of the paper's Table 2.")
+    parser.add_argument(
+        "--ablation", choices=tuple(ABLATIONS), default="full", help="The row of the paper's Table 2 to train."
+    )
     for name, (kind, purpose) in OVERRIDES.items():
         flag = f"--{name.replace('_', '-')}"
         parser.add_argument(flag, type=kind, default=argparse.SUPPRESS, help=f"{purpose} (default: the recipe's)")
@@ -53,24 +55,27 @@ def add(commands: Commands) -> None:
         "--teacher",
         nargs="+",
         metavar="MODEL",
-        help="Larger models of the same words to distil from, released or files; several are averaged. They give "
-        f"{DISTILLATION:.0%}% of the targets, and labels are not smoothed unless --label-smoothing is given.",
+        help="Larger models with the same classes to distil from: released names, files or the folders of runs. The "
+        f"targets are {DISTILLATION:.0%}% their mean probabilities; labels are not smoothed unless you give "
+        "--label-smoothing.",
     )
-    parser.add_argument("--seed", type=int, default=0, help="Seed of weights, order, shifts, noise and dropout.")
+    parser.add_argument("--seed", type=int, default=0, help="The seed of weights, order, shifts, noise and dropout.")
     parser.add_argument(
-        "--seeds", type=_seeds, help="Train several runs, such as 0-4, each on one core; repeat the command to resume."
+        "--seeds",
+        type=_seeds,
+        help="Train a run for each of these seeds, such as 0-4, on one core each; repeat the command to resume.",
     )
-    parser.add_argument("--jobs", type=int, default=1, help="With --seeds: how many runs at once.")
-    parser.add_argument("--out", type=Path, help="Folder of the run (default: runs/d<width>-<task>-seed<seed>).")
+    parser.add_argument("--jobs", type=int, default=1, help="The number of runs at a time, with --seeds.")
+    parser.add_argument("--out", type=Path, help="The folder of the run. (default: runs/d<width>-<task>-seed<seed>)")
     parser.add_argument(
         "--resume", type=Path, metavar="RUN", help="Resume the run in this folder; it needs no other option."
     )
-    parser.add_argument("--threads", type=int, help="Threads to use (default: one per core).")
+    parser.add_argument("--threads", type=int, help="The number of threads. (default: one per core)")
     parser.add_argument(
         "--step",
         choices=STEPS,
         default="auto",
-        help="What computes the training step: the C engine, PyTorch, or the engine wherever it can.",
+        help="What computes the training step: the C engine, PyTorch, or (auto) the C engine where it can.",
     )
     add_json(parser)
 
@@ -103,7 +108,7 @@ def run(options: argparse.Namespace) -> int:
 def _run_plan(
     plan: Plan, dataset: Dataset, teachers: tuple[Model, ...], folder: Path, options: argparse.Namespace
 ) -> int:
-    """Train what the plan says; a run that has a checkpoint is resumed."""
+    """Train as planned; a run that has a checkpoint is resumed."""
     from circlematch.training.run import CHECKPOINT, Run, perform
 
     work = Run(plan.specification, dataset, folder, teachers, plan.step, options.threads or plan.threads)
@@ -195,16 +200,16 @@ def _say(line: str) -> None:
 
 
 def _quiet(_: str) -> None:
-    """With --json, standard output holds the record alone."""
+    """Nothing: with --json, only the record goes to standard output."""
 
 
 def _teacher_names(options: argparse.Namespace) -> tuple[str, ...]:
-    """The teachers, files as absolute paths."""
+    """The teachers; files and folders as absolute paths."""
     return tuple(str(Path(name).absolute()) if Path(name).exists() else name for name in options.teacher or ())
 
 
 def _plan(options: argparse.Namespace, dataset: Dataset, teachers: tuple[Model, ...], seed: int) -> Plan:
-    """What the arguments ask for."""
+    """The plan that the arguments describe."""
     if not 0 <= seed < LARGEST_SEED:
         raise UsageError(f"--seed is {seed}; give a number of at least 0 and below {LARGEST_SEED}")
     network, recipe = RECIPES[options.recipe](options.width, len(dataset.labels))

@@ -20,15 +20,16 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from circlematch.audio import first_second, read, take, to_int16
+from circlematch.audio import second_of, take, to_int16
 from circlematch.config import FRONT_END
 from circlematch.data.dataset import Clip, Dataset
 from circlematch.errors import AudioError, DatasetError
-from circlematch.front_end import usable_cores
+from circlematch.machine import usable_cores
 
 __all__ = ["AudioCache", "ClipSet", "decode", "default_cache", "load_split"]
 
 FORMAT = 2  # goes up when what is stored changes
+DECODED_AT_ONCE = 1024  # clips: 32 MB wait at most to be written
 ZEROS = -1  # the row of a clip of digital silence
 
 Piece = tuple[Path, int]  # a second of a file, from this millisecond on
@@ -185,11 +186,13 @@ def _decode_all(pieces: Sequence[Piece], target: Path) -> list[tuple[int, str]]:
     # Written, not mapped: a full disk is then an OSError, where a mapped page that finds no room kills the process.
     with target.open("wb") as stream, ThreadPoolExecutor(usable_cores()) as pool:
         np.lib.format.write_array_header_1_0(stream, header)
-        for number, result in enumerate(pool.map(_try_read, pieces)):
-            if isinstance(result, str):
-                broken.append((number, result))
-            else:
-                stream.write(result.tobytes())
+        for first in range(0, len(pieces), DECODED_AT_ONCE):
+            batch = pieces[first : first + DECODED_AT_ONCE]
+            for number, result in enumerate(pool.map(_try_read, batch), start=first):
+                if isinstance(result, str):
+                    broken.append((number, result))
+                else:
+                    stream.write(result.tobytes())
         stream.write(bytes(len(broken) * FRONT_END.clip_samples * 2))
     return broken
 
@@ -198,6 +201,6 @@ def _try_read(piece: Piece) -> npt.NDArray[np.int16] | str:
     """The second, or why it cannot be read."""
     path, start_ms = piece
     try:
-        return to_int16(first_second(read(path)[start_ms * FRONT_END.sample_rate_hz // 1000 :]))
+        return to_int16(second_of(path, start_ms))
     except AudioError as error:
         return str(error)

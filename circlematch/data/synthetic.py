@@ -7,6 +7,7 @@ the same word differs between speakers much as it does in life, and the order of
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -152,10 +153,21 @@ def _hiss(phones: str, lengths: list[int], generator: np.random.Generator) -> np
     return out
 
 
-def write_words(folder: Path, words: dict[str, str] = WORDS, speakers: int = 24, takes: int = 3, seed: int = 0) -> int:
-    """A folder of words with file names as in Speech Commands; returns how many recordings were written."""
+def write_words(
+    folder: Path,
+    words: dict[str, str] = WORDS,
+    speakers: int = 24,
+    takes: int = 3,
+    seed: int = 0,
+    progress: Callable[[int, int], object] | None = None,
+) -> int:
+    """Fill a folder with words, file names as in Speech Commands; returns the number of recordings.
+
+    `progress` is called with the recordings done and their total after each speaker's.
+    """
     generator = np.random.default_rng(seed)
-    for _ in range(speakers):
+    total = speakers * takes * len(words)
+    for number in range(1, speakers + 1):
         speaker = Speaker.draw(generator)
         name = generator.bytes(4).hex()
         for word, phones in words.items():
@@ -163,4 +175,6 @@ def write_words(folder: Path, words: dict[str, str] = WORDS, speakers: int = 24,
             for take in range(takes):
                 clip = to_int16(say(phones, speaker, generator))
                 soundfile.write(folder / word / f"{name}_nohash_{take}.wav", clip, RATE)
-    return speakers * takes * len(words)
+        if progress is not None:
+            progress(number * takes * len(words), total)
+    return total

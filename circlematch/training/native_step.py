@@ -14,7 +14,7 @@ import numpy.typing as npt
 from circlematch._engine import ffi, lib
 from circlematch.config import Network, Recipe
 from circlematch.errors import UsageError
-from circlematch.front_end import usable_cores
+from circlematch.machine import usable_cores
 from circlematch.parameters import Tensors, buffer_shapes, initial_tensors, parameter_shapes
 from circlematch.training.soap import Soap
 from circlematch.training.step import Batch

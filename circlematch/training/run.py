@@ -28,9 +28,8 @@ from circlematch.data.noise import NoisePool, make_pool
 from circlematch.errors import UsageError, require
 from circlematch.evaluation import Report, evaluate
 from circlematch.files import locked, write_json
-from circlematch.front_end import usable_cores
-from circlematch.machine import commit, peak_resident_mib, processor, versions
-from circlematch.model import Card, Finished, Model, write_model
+from circlematch.machine import commit, peak_resident_mib, processor, usable_cores, versions
+from circlematch.model import MODEL_FILE, Card, Finished, Model, write_model
 from circlematch.training import STEPS
 from circlematch.training.checkpoint import Checkpoint, Epoch, read_checkpoint, write_checkpoint
 from circlematch.training.finish import finish
@@ -44,7 +43,7 @@ from circlematch.training.watch import Terminal, Watcher, tensorboard_if_install
 
 __all__ = ["STEPS", "Outcome", "Run", "make_step", "perform"]
 
-CHECKPOINT, MODEL = "checkpoint.safetensors", "model.safetensors"
+CHECKPOINT, MODEL = "checkpoint.safetensors", MODEL_FILE
 
 
 @dataclass(frozen=True)

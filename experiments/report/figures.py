@@ -45,7 +45,7 @@ from records import ROOT, Record, lines, measure_path, to_check, weights_of
 from report.pages import PAPER, PAPER_ABLATIONS, change, of_ablation, of_widths
 
 from circlematch import load, read
-from circlematch.config import FRONT_END, Network
+from circlematch.config import Network
 from circlematch.data.mswc import EN31, ES20
 from circlematch.data.speech_commands import LABELS
 from circlematch.explain import explain, picture_of
@@ -341,7 +341,7 @@ def draw_transformations() -> Figure | None:
 
 def draw_explained() -> Figure:
     """What `circlematch explain` draws of README's example."""
-    figure: Figure = picture_of(explain(load(EXPLAINED), read(COMMANDS), FRONT_END.sample_rate_hz, at=0))
+    figure: Figure = picture_of(explain(load(EXPLAINED), read(COMMANDS), at=0))
     return figure
 
 
