@@ -1,12 +1,15 @@
 # The verbs of this repository. CI runs the same ones.
 #
-#   make demo    train a model on synthesised words and use it        (sets up everything it needs)
-#   make test    lint, types and all tests                            (sets up everything it needs)
-#   make mcu     run the engine on microcontrollers in QEMU: instructions, RAM, flash (needs their compiler)
-#   make fuzz    look for inputs that break the engine, 60 s for each harness: make fuzz SECONDS=600 (needs clang)
-#   make mutants change every term of the backward pass by 1 %, one by one; the gradient test must notice each
-#   make table   go on with the runs of the paper's tables: make table JOBS=2 DATA=../data (needs the recordings)
-#   make report  write README's tables, docs/tables.md, the figures and the model cards from results/
+#   make demo       train a model on synthetic words and use it (installs everything it needs)
+#   make test       lint, types and the short tests (installs everything it needs)
+#   make test-all   the same with the long tests: QEMU, sanitizers, fuzzers, mutants, wheel, ten-hour recordings
+#   make mcu        run the engine on microcontrollers in QEMU: instructions, RAM, flash (needs their compiler)
+#   make fuzz       look for inputs that break the engine, 60 s for each harness: make fuzz SECONDS=600 (needs clang)
+#   make mutants    change every term of the backward pass by 1 %, one by one; the gradient test must notice each
+#   make table      train the missing runs of the paper's tables: make table JOBS=2 DATA=../data (needs the recordings)
+#   make report     write README's tables, docs/tables.md, the figures and the model cards from results/
+#   make generated  write the generated headers of the engine, after a change of the configuration or an interface
+#   make format     format the Python sources
 
 PYTHON ?= python3
 VENV   ?= .venv
@@ -23,7 +26,7 @@ export OMP_NUM_THREADS ?= $(shell nproc 2>/dev/null || sysctl -n hw.ncpu)
 .DEFAULT_GOAL := help
 
 help:
-	@sed -n '3,9s/^# *//p' Makefile
+	@sed -n '3,12s/^# *//p' Makefile
 
 $(BIN)/python:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "CircleMatch needs Python 3.11 or newer: make PYTHON=python3.12 …")'
@@ -42,6 +45,9 @@ demo: $(VENV)/.demo
 	@VENV=$(VENV) DEMO=$(DEMO) bash examples/demo.sh
 
 test: lint types
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto -m "not long"
+
+test-all: lint types
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto
 
 mcu: $(VENV)/.dev
@@ -52,7 +58,7 @@ fuzz: $(VENV)/.dev
 	$(BIN)/python tests/fuzz/fuzz.py --seconds $(SECONDS)
 
 mutants: $(VENV)/.dev
-	CIRCLEMATCH_MUTANTS=all OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto tests/test_backward_terms.py
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto tests/test_backward_terms.py
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .

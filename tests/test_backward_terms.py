@@ -1,11 +1,10 @@
 """The gradient test is as sharp as it says: it fails when any single term of the backward pass is 1 % too large.
 
-A few of the terms are tried with every run of the tests; `make mutants` tries all of them.
+Every 23rd term is tried by `make test`, all of them by `make test-all` and `make mutants`.
 """
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -26,14 +25,12 @@ from backward_terms import (
 from gradients import COMPILER, REPOSITORY, Case, Engine, compiled, gradient_errors, needs_compiler, step_errors, worst
 
 ENGINE = REPOSITORY / "engine"
-ALL = os.environ.get("CIRCLEMATCH_MUTANTS") == "all"
-STRIDE = 23  # one term in so many is always tried
+STRIDE = 23  # one term in so many is in the short tests
 CASES = [Case(ablation, 8, 4, 37) for ablation in ("full", "dense-bands", "mean-pooling")]
 FLAGS = ["-O1", "-DCM_BASE_ONLY"]
 
-not_always = pytest.mark.skipif(not ALL, reason="one of the many terms that only `make mutants` tries")
 TRIED = [
-    pytest.param(mutant, id=str(mutant), marks=[not_always] if number % STRIDE else [])
+    pytest.param(mutant, id=str(mutant), marks=[pytest.mark.long] if number % STRIDE else [])
     for number, mutant in enumerate(mutants())
 ]
 
@@ -59,7 +56,6 @@ def test_without_a_change_there_is_no_difference(unchanged: tuple[Engine, list[P
 
 
 @needs_compiler
-@pytest.mark.long
 @pytest.mark.parametrize("mutant", TRIED)
 def test_a_term_that_is_one_percent_too_large_is_noticed(
     unchanged: tuple[Engine, list[Path]], tmp_path: Path, mutant: Mutant

@@ -67,6 +67,7 @@ def test_all_decisions_are_those_of_pytorch(
 
 
 @needs_compiler
+@pytest.mark.long
 @pytest.mark.parametrize("name", circlematch.names())
 def test_all_decisions_of_the_compact_build_are_those_of_pytorch(
     name: str,

@@ -196,5 +196,5 @@ def test_a_loss_that_is_no_number_changes_nothing_and_is_told(kind: type[NativeS
 
 
 def test_the_memory_of_another_optimizer_is_refused() -> None:
-    with pytest.raises(UsageError, match=r"^this is the memory of another optimizer than soap$"):
+    with pytest.raises(UsageError, match=r"^the checkpoint holds the state of another optimizer than soap$"):
         Soap({"x": (2,)}, RECIPE).restore({"adamw.step.x": np.zeros(())})

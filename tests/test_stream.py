@@ -171,6 +171,7 @@ def test_a_clip_is_its_first_second_with_silence_behind_it(folder: Path, length:
     assert (hit.start_ms == -1) == (what.labels[hit.label] in BACKGROUND)
 
 
+@pytest.mark.long
 def test_a_day_of_audio_does_not_drift(folder: Path) -> None:
     """A minute of noise repeated for 86,400 seconds, then twenty seconds of other noise, against the definition."""
     what, network = network_of(4, 2)
