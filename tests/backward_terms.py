@@ -184,7 +184,8 @@ TERMS: dict[str, dict[str, list[str]]] = {
             "chunk->gradient[d * T + t] = «sum * (real)(1.0 / T)»",
         ],
         "drop": [
-            "x[i] *= «dropout_lanes(batch->seed, first, (uint32_t)i, (real)train->config.dropout)»",
+            "x[i] *= «dropout_lanes(batch->seed, first, (uint32_t)i, (real)train->config.dropout)"
+            " when x == chunk->bands_gradient»",
         ],
         "backward_filter_map": [
             "rows_map_gradient(out, half, worker->rows, half, «0.5», chunk->present,"

@@ -178,9 +178,8 @@ CM_INLINE void LANED(transpose)(const float *rows, int step, vec *restrict out)
 #elif CM_LANES == 8
     for (int half = 0; half < 8; half += 4) {
         const float *here = rows + half;
-        turn_rows(both(here, here + 4 * step), both(here + step, here + 5 * step), both(here + 2 * step,
-                                                                                        here + 6 * step),
-                  both(here + 3 * step, here + 7 * step), out + half);
+        turn_rows(both(here, here + 4 * step), both(here + step, here + 5 * step),
+                  both(here + 2 * step, here + 6 * step), both(here + 3 * step, here + 7 * step), out + half);
     }
 #else
     vec now[CM_LANES], next[CM_LANES];

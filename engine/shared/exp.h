@@ -22,8 +22,8 @@ typedef union {
 #define CM_EXP_LN_2_ROUNDED 0.693359375f  /* ln 2 = ROUNDED - EXCESS; ROUNDED has few bits, so k * ROUNDED is exact */
 #define CM_EXP_LN_2_EXCESS 2.12194440e-4f
 
-/* x, limited to the range from -most to most; NaN becomes one of the two. It compares bits, because a comparison of floats may set an
- * exception flag, which keeps compilers from vectorising. */
+/* x, limited to the range from -most to most; NaN becomes one of the two. It compares bits, because a comparison of
+ * floats may set an exception flag, which keeps compilers from vectorising. */
 static inline float cm_limit(float x, float most)
 {
     cm_float_bits number, limit;

@@ -148,8 +148,7 @@ static void encoder_fuse(const cm_model *model, const cm_weights *w, const cm_si
 
 /* Lifting filter k, Eq. (1): out = rest + 1/2 filter(half k + 1). */
 static void encoder_lift(const cm_model *model, const cm_weights *w, const cm_sizes *n, const cm_encoder *encoder,
-                         int k,
-                         const float *rest, float *restrict out)
+                         int k, const float *rest, float *restrict out)
 {
     const cm_leaky leaky = leaky_of(model->leaky_slope);
     const float *taps = w->lifting + k * w->lifting_step, *shift = taps + TAPS * n->half;

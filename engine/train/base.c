@@ -9,4 +9,3 @@
 
 #define LEVEL(name) name##_base
 #include "step.h"
-#include "level.h"

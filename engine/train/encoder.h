@@ -196,8 +196,7 @@ CM_INLINE const real *band_weights(const real *map, int width, int dense, int r,
 /* One tile of two channels of the pointwise map with batch norm and LeakyReLU: (C, TILE) -> (2, TILE). Channels are
  * processed in pairs, here and in the backward pass, so that each number that is loaded is used twice. */
 CM_INLINE void pointwise_pair(const lanes *restrict tile, const real *restrict w, const real *restrict shift,
-                              real slope,
-                              lanes *restrict y)
+                              real slope, lanes *restrict y)
 {
     for (int j = 0; j < TILE; j++) {
         lanes u[2] = { lanes_of(shift[0]), lanes_of(shift[1]) };
@@ -270,9 +269,8 @@ CM_INLINE void bands_pair_backward(const lanes *restrict from, const real *restr
 /* Backward pass of two channels of the pointwise map: g (2, TILE), at the activations, becomes the gradient at the
  * norm's output. It adds to the sums of g (2), to the products g a (2, C) and to `spread` (C, TILE). */
 CM_INLINE void pointwise_pair_backward(const lanes *restrict tile, const real *restrict w, const lanes *restrict y,
-                                       real slope,
-                                       lanes *restrict g, lanes *restrict spread, lanes *restrict products,
-                                       lanes *restrict totals)
+                                       real slope, lanes *restrict g, lanes *restrict spread,
+                                       lanes *restrict products, lanes *restrict totals)
 {
     lanes sum[2 * C];
     for (int i = 0; i < 2; i++)
@@ -456,8 +454,8 @@ static void row_gradient_sums(const lanes *g, const lanes *x, const norm *n, con
             for (int j = 0; j < 4; j++)
                 product[j] += g[i * T + t + j] * (x[i * T + t + j] - n->mean[i]);
         bias_sums[i] = lanes_sum(lanes_total(g + i * T, T), present);
-        weight_sums[i] = lanes_sum((product[0] + product[1]) + (product[2] + product[3]),
-                                   present) * (double)n->inverse_sd[i];
+        weight_sums[i] =
+            lanes_sum((product[0] + product[1]) + (product[2] + product[3]), present) * (double)n->inverse_sd[i];
     }
 }
 

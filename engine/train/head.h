@@ -164,8 +164,8 @@ static lanes class_score(const head_weights *w, real bias, const lanes *restrict
         for (int i = 0; i < 4; i++)
             level -= pull[s][i] * moment[s][i];
         for (int t = 0; t < T; t++) {
-            const lanes bend = level + pull[s][0] * c1[t] + pull[s][1] * s1[t] + pull[s][2] * c2[t] + pull[s][3]
-                * s2[t];
+            const lanes bend =
+                level + pull[s][0] * c1[t] + pull[s][1] * s1[t] + pull[s][2] * c2[t] + pull[s][3] * s2[t];
             derivative[s * T + t] =
                 (x[s * T + t] * inverse[s] * bend + derivative[s * T + t] * (w->beta[PATH] / M)) * w->gain;
         }

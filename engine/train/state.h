@@ -53,8 +53,8 @@ typedef struct {
 
 #define NORM_MOMENTUM 0.1
 
-enum { NORM_CONV, NORM_DEPTHWISE, NORM_POINTWISE, NORM_BANDS, NORM_FUSE, NORM_FILTER, NORM_HEAD = NORM_FILTER
-      + LIFTING_FILTERS, NORMS };
+enum { NORM_CONV, NORM_DEPTHWISE, NORM_POINTWISE, NORM_BANDS, NORM_FUSE, NORM_FILTER,
+       NORM_HEAD = NORM_FILTER + LIFTING_FILTERS, NORMS };
 
 /* Where each tensor begins among the parameters, in the order of circlematch.parameters. */
 typedef struct {

@@ -752,3 +752,33 @@ static void dropout(const cm_train_config *config, uint32_t seed, int examples, 
                 mask[(first + l) * count + i] = config->dropout > 0 ? drawn[l] : 1;
         }
 }
+
+/* ---- the functions of this level ---- */
+
+#include "level.h"
+
+size_t LEVEL(cm_train_size)(const cm_train_config *config)
+{
+    return size_of(config);
+}
+
+cm_train *LEVEL(cm_train_open)(const cm_train_config *config, void *block)
+{
+    return open_in(config, block);
+}
+
+void LEVEL(cm_train_learn)(cm_train *train, cm_train_memory *memory, cm_train_batch *batch, int32_t thread)
+{
+    learn(train, memory, batch, thread);
+}
+
+void LEVEL(cm_train_scores)(cm_train *train, const cm_train_memory *memory, const cm_train_batch *batch, int32_t thread,
+                            CM_REAL *out)
+{
+    scores(train, memory, batch, thread, out);
+}
+
+void LEVEL(cm_train_dropout)(const cm_train_config *config, uint32_t seed, int32_t examples, CM_REAL *mask)
+{
+    dropout(config, seed, examples, mask);
+}

@@ -3,16 +3,16 @@
 #include "../shared/compiler.h"
 #include "state.h"
 
-#define LEVEL_FUNCTIONS(level)                                                                                         \
-    size_t cm_train_size_##level(const cm_train_config *);                                                            \
-    cm_train *cm_train_open_##level(const cm_train_config *, void *);                                                 \
-    void cm_train_learn_##level(cm_train *, cm_train_memory *, cm_train_batch *, int32_t);                            \
-    void cm_train_scores_##level(cm_train *, const cm_train_memory *, const cm_train_batch *, int32_t, CM_REAL *);    \
-    void cm_train_dropout_##level(const cm_train_config *, uint32_t, int32_t, CM_REAL *);
-LEVEL_FUNCTIONS(base)
+#define LEVEL(name) name##_base
+#include "level.h"
+#undef LEVEL
 #ifdef CM_LEVELS
-LEVEL_FUNCTIONS(v3)
-LEVEL_FUNCTIONS(v4)
+#define LEVEL(name) name##_v3
+#include "level.h"
+#undef LEVEL
+#define LEVEL(name) name##_v4
+#include "level.h"
+#undef LEVEL
 #endif
 
 /* Calls the best build that this processor can run. */

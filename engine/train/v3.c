@@ -13,7 +13,6 @@
 #define LANES 8
 #define LEVEL(name) name##_v3
 #include "step.h"
-#include "level.h"
 
 #if defined(__clang__)
 #pragma clang attribute pop

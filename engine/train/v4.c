@@ -13,7 +13,6 @@
 #define LANES 16
 #define LEVEL(name) name##_v4
 #include "step.h"
-#include "level.h"
 
 #if defined(__clang__)
 #pragma clang attribute pop
