@@ -7,7 +7,7 @@ that its header claims. The samples do not depend on where the blocks end.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -62,19 +62,18 @@ def blocks(path: str | Path, progress: Progress | None = None) -> Iterator[Sampl
         yield converter.finish()
 
 
-def second_of(path: str | Path, start_ms: int = 0) -> Samples:
-    """One second of a recording from `start_ms` on, at 16 kHz, padded with zeros if the recording ends earlier.
+def second_of(recording: Iterable[Samples], first: int) -> tuple[Samples, int]:
+    """One second of a recording from sample `first` on, and how many samples were read.
 
-    The file is not read beyond that second.
+    The second is padded with zeros if the recording ends earlier. The blocks behind it are not read.
     """
-    first = start_ms * FRONT_END.sample_rate_hz // 1000
     parts, there = [], 0
-    for block in blocks(path):
+    for block in recording:
         parts.append(block[max(first - there, 0) :])
         there += block.size
         if there >= first + FRONT_END.clip_samples:
             break
-    return first_second(np.concatenate(parts))
+    return first_second(np.concatenate(parts)), there
 
 
 def duration(path: str | Path) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from math import isfinite, pi
 from pathlib import Path
@@ -10,9 +11,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from circlematch.audio import Samples, first_second
+from circlematch.audio import Samples, blocks, check_prepared, second_of
 from circlematch.config import FRONT_END
-from circlematch.detection import is_clip
+from circlematch.detection import BLOCK_FRAMES, is_clip
+from circlematch.engine import Stream
 from circlematch.errors import AudioError, UsageError, require
 from circlematch.files import write_atomically
 from circlematch.front_end import log_mel
@@ -58,30 +60,30 @@ class Explanation:
         }
 
 
-def explain(model: Model, samples: Samples, label: str | None = None, at: float | None = None) -> Explanation:
-    """Explain one second of a recording, as `circlematch.read` returns it, for one class.
+def explain(
+    model: Model, recording: Samples | str | Path, label: str | None = None, at: float | None = None
+) -> Explanation:
+    """Explain one second of a recording for one class. The recording is a file, or what `circlematch.read` returns.
 
     The second starts at `at`, or where `label` is most probable, or surrounds the highest-scoring keyword. The class is
     `label`, or else the predicted one.
     """
     if model.card.network.mean_pooling:
-        raise UsageError(
-            f"{model.card.name} uses mean pooling and has no prototypes; give a model with prototypes, such as d16-gsc"
-        )
+        raise UsageError(f"{model.card.name} uses mean pooling and has no prototypes; give one with, such as d16-gsc")
     if label is not None and label not in model.labels:
         raise UsageError(f"{model.card.name} has no class {label!r}; it has {', '.join(model.labels)}")
-    if at is not None and not isfinite(at):
-        raise UsageError(f"the second to explain is {at}; give a number of seconds")
+    if at is not None and not (isfinite(at) and at >= 0):
+        raise UsageError(f"the second to explain is {at}; give a number of seconds from 0 on")
     if at is not None:
         first = round(at * FRONT_END.sample_rate_hz)
     elif label is not None:
-        first = _most_probable_second(model, samples, label)
+        first = _most_probable_second(model, _blocks(recording), label)
     else:
-        first = _second_of_best_hit(model, samples)
-    if not 0 <= first < samples.size:
-        seconds = samples.size / FRONT_END.sample_rate_hz
+        first = _second_of_best_hit(model, _blocks(recording))
+    second, read = second_of(_blocks(recording), first)
+    if first >= read:
+        seconds = read / FRONT_END.sample_rate_hz
         raise AudioError(f"second {at} lies outside the recording; give one from 0 to below {seconds:.2f}")
-    second = first_second(samples[first:])
     from_seconds = first / FRONT_END.sample_rate_hz
     prediction = _later(model.judge(second), from_seconds)
     chosen = label or prediction.label
@@ -99,6 +101,13 @@ def explain(model: Model, samples: Samples, label: str | None = None, at: float 
     )
 
 
+def _blocks(recording: Samples | str | Path) -> Iterator[Samples]:
+    if not isinstance(recording, np.ndarray):
+        return blocks(recording)
+    check_prepared(recording)
+    return iter([recording])
+
+
 def _later(prediction: Prediction, seconds: float) -> Prediction:
     """The same prediction with times from the recording's beginning."""
     if prediction.start is None or prediction.end is None:
@@ -106,25 +115,28 @@ def _later(prediction: Prediction, seconds: float) -> Prediction:
     return replace(prediction, start=prediction.start + seconds, end=prediction.end + seconds)
 
 
-def _second_of_best_hit(model: Model, samples: Samples) -> int:
+def _second_of_best_hit(model: Model, recording: Iterator[Samples]) -> int:
     """The first sample of the second with the highest-scoring hit in its middle; 0 for a clip or without a hit."""
-    if is_clip(samples.size):
+    spotter, hits = Spotter(model), []
+    for block in recording:
+        hits += spotter.hear(block)
+    hits += spotter.finish()
+    size = round(spotter.seconds * FRONT_END.sample_rate_hz)
+    if is_clip(size) or not hits:
         return 0
-    spotter = Spotter(model)
-    best = max([*spotter.hear(samples), *spotter.finish()], key=lambda hit: hit.score, default=None)
-    if best is None:
-        return 0
+    best = max(hits, key=lambda hit: hit.score)
     middle = round((best.start + best.end) / 2 * FRONT_END.sample_rate_hz)
-    return max(0, min(middle - FRONT_END.clip_samples // 2, samples.size - FRONT_END.clip_samples))
+    return max(0, min(middle - FRONT_END.clip_samples // 2, size - FRONT_END.clip_samples))
 
 
-def _most_probable_second(model: Model, samples: Samples, label: str) -> int:
+def _most_probable_second(model: Model, recording: Iterator[Samples], label: str) -> int:
     """The first sample of the second in which a class is most probable, every 100 ms; 0 for a clip."""
-    if is_clip(samples.size):
-        return 0
-    apart = FRONT_END.sample_rate_hz // 10
-    seconds = np.lib.stride_tricks.sliding_window_view(samples, FRONT_END.clip_samples)[::apart]  # a view: (N, samples)
-    return int(np.argmax([model.judge(second).scores[label] for second in seconds])) * apart
+    number, probabilities, size = model.labels.index(label), [], 0
+    stream = Stream(model.engine)
+    for block in recording:
+        stream.push(block, each=lambda: probabilities.append(stream.scores()[1][number]))
+        size += block.size
+    return 0 if is_clip(size) else int(np.argmax(probabilities)) * BLOCK_FRAMES * FRONT_END.hop_samples
 
 
 def draw(what: Explanation, path: Path) -> None:

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 from layouts import write_level
 
-from circlematch.audio import second_of
+from circlematch.audio import blocks
 from circlematch.data import cache as cache_module
 from circlematch.data.cache import AudioCache, decode, default_cache, load_split
 from circlematch.data.dataset import Clip, Dataset
@@ -40,13 +40,13 @@ def cache(tmp_path: Path) -> Path:
 def decoded(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     """Every file that is decoded from here on."""
     seen: list[Path] = []
-    second_of = cache_module.second_of
+    blocks = cache_module.blocks
 
-    def counted(path: Path, start_ms: int) -> np.ndarray:
+    def counted(path: Path) -> object:
         seen.append(path)
-        return second_of(path, start_ms)
+        return blocks(path)
 
-    monkeypatch.setattr(cache_module, "second_of", counted)
+    monkeypatch.setattr(cache_module, "blocks", counted)
     return seen
 
 
@@ -291,11 +291,11 @@ def test_a_file_name_that_is_not_utf8_is_a_file_name(tmp_path: Path, cache: Path
 def test_a_file_that_could_not_be_opened_for_a_moment_is_tried_again(
     paths: list[Path], cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def too_many_open_files(path: Path, start_ms: int) -> np.ndarray:
+    def too_many_open_files(path: Path) -> np.ndarray:
         raise OSError(errno.EMFILE, "Too many open files", str(path))
 
     with monkeypatch.context() as patched:
-        patched.setattr(cache_module, "second_of", too_many_open_files)
+        patched.setattr(cache_module, "blocks", too_many_open_files)
         with suppress(OSError):  # to refuse is right as well
             decode_files(paths, cache)
 
@@ -312,13 +312,13 @@ def test_a_file_that_could_not_be_opened_for_a_moment_is_tried_again(
 def test_nothing_is_left_when_decoding_stops_in_the_middle(
     paths: list[Path], cache: Path, error: BaseException, after: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def stop(path: Path, start_ms: int) -> object:
+    def stop(path: Path) -> object:
         if path == paths[after - 1]:
             raise error
-        return second_of(path, start_ms)
+        return blocks(path)
 
     with monkeypatch.context() as patched:
-        patched.setattr(cache_module, "second_of", stop)
+        patched.setattr(cache_module, "blocks", stop)
         with pytest.raises(type(error)):
             decode_files(paths, cache)
 
@@ -345,15 +345,15 @@ def test_ctrl_c_does_not_wait_for_the_files_that_are_left(
 ) -> None:
     seen: list[Path] = []
 
-    def slow(path: Path, start_ms: int) -> np.ndarray:
+    def slow(path: Path) -> list[np.ndarray]:
         seen.append(path)
         time.sleep(0.002)
-        return np.zeros(16_000, np.float32)
+        return [np.zeros(16_000, np.float32)]
 
     def stop(*_: int) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(cache_module, "second_of", slow)
+    monkeypatch.setattr(cache_module, "blocks", slow)
     with pytest.raises(KeyboardInterrupt):
         decode_files([tmp_path / f"{number}.wav" for number in range(1_000)], cache, stop)
 
@@ -424,13 +424,13 @@ def test_another_process_that_was_faster_is_no_error(
 ) -> None:
     """The other one builds the same entry, from start to end, while this one reads its first or its last file."""
 
-    def other_process(path: Path, start_ms: int) -> object:
+    def other_process(path: Path) -> object:
         if path == paths[moment]:
-            monkeypatch.setattr(cache_module, "second_of", second_of)
+            monkeypatch.setattr(cache_module, "blocks", blocks)
             decode_files(paths, cache)
-        return second_of(path, start_ms)
+        return blocks(path)
 
-    monkeypatch.setattr(cache_module, "second_of", other_process)
+    monkeypatch.setattr(cache_module, "blocks", other_process)
     store = decode_files(paths, cache)
 
     assert store.audio[:, 0].tolist() == list(LEVELS)

@@ -120,6 +120,27 @@ def test_a_clip_is_explained_from_its_beginning(model: Model, recording: np.ndar
     assert explain(model, clip, label="left").from_seconds == 0
 
 
+@pytest.mark.parametrize(("label", "at"), [(None, None), ("stop", None), (None, 6.0), ("yes", 14.5)])
+def test_a_file_is_explained_in_blocks_as_its_samples_are(
+    model: Model, repository: Path, monkeypatch: pytest.MonkeyPatch, label: str | None, at: float | None
+) -> None:
+    path = repository / "examples" / "commands.flac"
+    whole = explain(model, audio.read(path), label, at)
+    monkeypatch.setattr(audio, "BLOCK_SAMPLES", 10_007)
+    read: list[int] = []
+    convert = audio.Converter.convert
+
+    def counted(self: audio.Converter, chunk: np.ndarray) -> audio.Samples:
+        read.append(len(chunk))
+        return convert(self, chunk)
+
+    monkeypatch.setattr(audio.Converter, "convert", counted)
+    what = explain(model, path, label, at)
+    assert max(read) == 10_007
+    assert what.summary() == whole.summary()
+    np.testing.assert_array_equal(what.responses, whole.responses)
+
+
 def test_another_class_can_be_explained(model: Model, recording: np.ndarray) -> None:
     plain, other = (explain(model, recording, label=label, at=6.0) for label in (None, "yes"))
     assert other.label == "yes"
@@ -130,6 +151,12 @@ def test_another_class_can_be_explained(model: Model, recording: np.ndarray) -> 
 def test_wrong_requests_are_sentences(model: Model, recording: np.ndarray) -> None:
     with pytest.raises(UsageError, match="no class 'maybe'; it has yes, no"):
         explain(model, recording, label="maybe")
+    for second in (-0.5, float("nan"), float("inf")):
+        with pytest.raises(UsageError, match="give a number of seconds from 0 on"):
+            explain(model, recording, at=second)
+    for samples in (recording.astype(np.float64), np.stack([recording, recording], axis=1)):
+        with pytest.raises(AudioError, match=r"give what circlematch\.read returns"):
+            explain(model, samples, label="yes")
     with pytest.raises(AudioError, match=r"second 99 lies outside the recording; give one from 0 to below 1\d\.\d\d$"):
         explain(model, recording, at=99)
 

@@ -34,7 +34,7 @@ def run(options: argparse.Namespace) -> int:
     if options.out is not None and options.out.suffix.lower() != ".png":
         raise UsageError(f"--out is {options.out}; the picture is a PNG, so give a name that ends in .png")
     model = pretrained.load(options.model)
-    what = explain(model, audio.read(options.file), options.label, options.at)
+    what = explain(model, options.file, options.label, options.at)
     out = options.out or Path(Path(options.file).stem + ".png")
     draw(what, out)
     if options.json:

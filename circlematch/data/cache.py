@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from circlematch.audio import second_of, take, to_int16
+from circlematch.audio import blocks, second_of, take, to_int16
 from circlematch.config import FRONT_END
 from circlematch.data.dataset import Clip, Dataset
 from circlematch.errors import AudioError, DatasetError
@@ -201,6 +201,6 @@ def _try_read(piece: Piece) -> npt.NDArray[np.int16] | str:
     """The second, or why it cannot be read."""
     path, start_ms = piece
     try:
-        return to_int16(second_of(path, start_ms))
+        return to_int16(second_of(blocks(path), start_ms * FRONT_END.sample_rate_hz // 1000)[0])
     except AudioError as error:
         return str(error)
