@@ -17,13 +17,12 @@ from hypothesis import strategies as st
 from layouts import KEYWORDS, archive, speech_commands, tone, write_sound
 
 from circlematch.data.cache import load_split
-from circlematch.data.dataset import Clip, Dataset
+from circlematch.data.dataset import Clip, Dataset, speaker_of
 from circlematch.data.speech_commands import (
     LABELS,
     _twelve_classes,
     read_archive,
     read_speech_commands,
-    speaker_of,
     split_of_speaker,
 )
 from circlematch.data.tasks import read_task

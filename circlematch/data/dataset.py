@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["HELD_OUT_NOISE", "SILENCE", "UNKNOWN", "Clip", "Dataset", "rank"]
+__all__ = ["HELD_OUT_NOISE", "SILENCE", "UNKNOWN", "Clip", "Dataset", "rank", "speaker_of"]
 
 UNKNOWN = "unknown"
 SILENCE = "silence"
@@ -55,3 +55,9 @@ def rank(names: Iterable[str], salt: str) -> list[str]:
         return hashlib.sha256(f"{salt}/{name}".encode(errors="surrogateescape")).digest(), name
 
     return sorted(names, key=order)
+
+
+def speaker_of(name: str) -> str | None:
+    """The speaker in a file name such as `0a7c2a8d_nohash_0.wav`; None where the name does not say."""
+    speaker, mark, _ = Path(name).name.partition("_nohash_")
+    return speaker if mark else None

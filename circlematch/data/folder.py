@@ -16,8 +16,7 @@ from collections.abc import Callable
 from pathlib import Path, PurePosixPath
 
 from circlematch.audio import SUFFIXES
-from circlematch.data.dataset import SILENCE, UNKNOWN, Clip, Dataset, rank
-from circlematch.data.speech_commands import speaker_of
+from circlematch.data.dataset import SILENCE, UNKNOWN, Clip, Dataset, rank, speaker_of
 from circlematch.errors import DatasetError
 
 __all__ = ["read_folder"]

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from circlematch.audio import SUFFIXES, duration
 from circlematch.config import FRONT_END
-from circlematch.data.dataset import HELD_OUT_NOISE, SILENCE, UNKNOWN, Clip, Dataset, rank
+from circlematch.data.dataset import HELD_OUT_NOISE, SILENCE, UNKNOWN, Clip, Dataset, rank, speaker_of
 from circlematch.errors import AudioError, DatasetError
 
 __all__ = [
@@ -31,7 +31,6 @@ __all__ = [
     "read_archive",
     "read_both_versions",
     "read_speech_commands",
-    "speaker_of",
     "split_of_speaker",
 ]
 
@@ -48,12 +47,6 @@ END_BYTES = 2**13
 HASH_RANGE = 2**27  # buckets of the official rule
 LICENCE = "CC BY 4.0"
 SOURCE = "Speech Commands, Pete Warden, Google, 2018 (arXiv:1804.03209)"
-
-
-def speaker_of(name: str) -> str | None:
-    """The speaker in a file name such as `0a7c2a8d_nohash_0.wav`; None where the name does not tell."""
-    speaker, mark, _ = Path(name).name.partition("_nohash_")
-    return speaker if mark else None
 
 
 def split_of_speaker(speaker: str) -> str:
