@@ -14,7 +14,7 @@ from circlematch._version import __version__
 from circlematch.cli import bench, data, evaluate, explain, export, finish, models, spot, train
 from circlematch.errors import CircleMatchError, did_you_mean
 
-__all__ = ["Parser", "main"]
+__all__ = ["Parser", "build_parser", "main"]
 
 INTERRUPTED = 130  # what shells expect after Ctrl-C
 COMMANDS = (models, spot, explain, train, finish, evaluate, export, data, bench)

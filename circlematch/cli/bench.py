@@ -15,7 +15,7 @@ NO_ONNX = "not installed: pip install torch onnx onnxscript onnxruntime"
 
 
 def add(commands: Commands) -> None:
-    """Its subcommands."""
+    """Add the command and its subcommands."""
     summary = "Measure speed, and compare it with plain implementations in the same run."
     parser = commands.add_parser("bench", help=summary, description=summary)
     inner = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)

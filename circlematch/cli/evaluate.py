@@ -15,7 +15,7 @@ from circlematch.model import Model
 
 
 def add(commands: Commands) -> None:
-    """Its arguments."""
+    """Add the command and its arguments."""
     summary = "Measure accuracy, confusion, precision and recall of a model on a dataset."
     parser = add_command(
         commands, "evaluate", summary, "circlematch evaluate --task gsc1 --data data --confusion confusion.png", run

@@ -12,7 +12,7 @@ from circlematch.explain import draw, explain
 
 
 def add(commands: Commands) -> None:
-    """Its arguments."""
+    """Add the command and its arguments."""
     summary = "Draw the log-mel picture, the response curves and the scores behind one second of a recording."
     parser = add_command(commands, "explain", summary, "circlematch explain yes.wav --out yes.png", run)
     parser.add_argument("file", metavar="FILE", help=f"A recording ({', '.join(audio.SUFFIXES)}).")

@@ -18,7 +18,7 @@ from circlematch.model import Model, write_model
 
 
 def add(commands: Commands) -> None:
-    """Its arguments."""
+    """Add the command and its arguments."""
     summary = "Change the biases and the calibration of a trained model, without training."
     example = "circlematch finish runs/d8-my_words-seed0 --data my_words --silence-bias 1.5 --out quieter.safetensors"
     parser = add_command(commands, "finish", summary, example, run)
@@ -35,7 +35,7 @@ def add(commands: Commands) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Finish the model anew, measure it on validation, and write it."""
+    """Finish the model again, measure it on validation, and write it."""
     from circlematch.data.cache import load_split
     from circlematch.evaluation import evaluate
     from circlematch.training.finish import refinish

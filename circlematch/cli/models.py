@@ -18,7 +18,7 @@ COLUMNS, INDENT = 80, 12  # of a card
 
 
 def add(commands: Commands) -> None:
-    """Its arguments."""
+    """Add the command and its arguments."""
     summary = "List the released models, or show one model."
     parser = add_command(commands, "models", summary, "circlematch models d16-gsc", run)
     parser.add_argument(

@@ -22,7 +22,7 @@ JSON = (
 
 
 def add(commands: Commands) -> None:
-    """Its arguments."""
+    """Add the command and its arguments."""
     summary = "Find keywords in recordings of any length, and print each with its score, start and end."
     parser = add_command(commands, "spot", summary, "circlematch spot yes.wav meeting.flac --threshold 0.9", run)
     parser.add_argument("files", nargs="+", metavar="FILE", help=f"A recording ({', '.join(audio.SUFFIXES)}).")
@@ -47,7 +47,7 @@ def _probability(text: str) -> float:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Spot in every file. One that fails is reported, and the rest goes on."""
+    """Find keywords in every file. A file that fails is reported, and the others are still read."""
     spotter, code = Spotter(options.model, options.threshold), 0
     for file in options.files:
         try:

@@ -32,7 +32,7 @@ ALSO_WITH_RESUME = {"resume", "threads", "json", "run", "parser"}
 
 
 def add(commands: Commands) -> None:
-    """Its arguments."""
+    """Add the command and its arguments."""
     summary = "Train a model on a known dataset or on your own folder of words."
     parser = add_command(commands, "train", summary, "circlematch train --data my_words --width 8 --epochs 60", run)
     add_dataset(parser)
