@@ -13,11 +13,13 @@ from circlematch.export import FORMATS, agreement, export
 
 def add(commands: Commands) -> None:
     """Its arguments."""
-    summary = "write a model as C source together with the C engine, or as a binary file with a manifest"
+    summary = "Write a model as C source together with the C engine, or as a binary file with a manifest."
     parser = add_command(commands, "export", summary, "circlematch export --to c --model d16-gsc --out firmware", run)
-    parser.add_argument("--to", choices=tuple(FORMATS), required=True, help="c: sources; bundle: binary and manifest")
+    parser.add_argument(
+        "--to", choices=tuple(FORMATS), required=True, help="The format (c: sources; bundle: binary and manifest)."
+    )
     add_model(parser)
-    parser.add_argument("--out", type=Path, default=Path(), help="folder to write into")
+    parser.add_argument("--out", type=Path, default=Path(), help="The folder to write into.")
     add_json(parser)
 
 
