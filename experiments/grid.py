@@ -29,10 +29,11 @@ from circlematch.data.tasks import Source
 from circlematch.errors import UsageError
 from circlematch.files import write_atomically
 from circlematch.machine import processor
+from circlematch.model import MODEL_FILE
 from circlematch.parameters import parameter_count
 from circlematch.training.checkpoint import read_checkpoint
 from circlematch.training.plan import RECORD, Plan, ensure_plan, specify
-from circlematch.training.run import CHECKPOINT, MODEL
+from circlematch.training.run import CHECKPOINT
 from circlematch.training.several import Job, perform_all
 
 WIDTHS, SEEDS = (4, 8, 16, 32), range(5)
@@ -278,7 +279,7 @@ def train(grid: Grid, data: Path, jobs: int) -> None:
 def keep(name: str) -> None:
     """Add a finished run's record to results/, after copying a teacher's model there."""
     if (model := teacher_model(name)) is not None:
-        content = (folder_of(name) / MODEL).read_bytes()
+        content = (folder_of(name) / MODEL_FILE).read_bytes()
         write_atomically(model, lambda stream: stream.write(content))
     _, recipe, _ = name.split("/")
     records.keep_run(recipe, records.read_json(folder_of(name) / RECORD))

@@ -8,10 +8,11 @@ from typing import Any
 
 from circlematch.config import Network, Recipe, Specification, to_dict
 from circlematch.data.dataset import Dataset
+from circlematch.data.tasks import Source
 from circlematch.model import Card, Model
 from circlematch.nn import CircleMatch
 from circlematch.training.native_step import NativeStep
-from circlematch.training.plan import specify, teacher_of
+from circlematch.training.plan import Plan, specify, teacher_of
 from circlematch.training.run import Run
 from circlematch.training.torch_step import TorchStep
 
@@ -27,7 +28,8 @@ def run_of(
     step: str = "auto",
 ) -> Run:
     """A run on this dataset."""
-    return Run(specify(dataset, network, recipe, seed, teachers), dataset, folder, teachers, step)
+    plan = Plan(specify(dataset, network, recipe, seed, teachers), Source(None, folder), (), step)
+    return Run(plan, dataset, folder, teachers)
 
 
 def altered(run: Run, **changes: Any) -> Run:
@@ -36,8 +38,10 @@ def altered(run: Run, **changes: Any) -> Run:
     specification = {name: value for name, value in changes.items() if name in specified}
     if "teachers" in changes:
         specification["teachers"] = tuple(teacher_of(model) for model in changes["teachers"])
-    own = {name: value for name, value in changes.items() if name not in specified or name == "teachers"}
-    return replace(run, specification=replace(run.specification, **specification), **own)
+    planned = {name: changes[name] for name in ("step", "threads") if name in changes}
+    plan = replace(run.plan, specification=replace(run.specification, **specification), **planned)
+    own = {name: changes[name] for name in ("dataset", "folder", "teachers") if name in changes}
+    return replace(run, plan=plan, **own)
 
 
 def card_of(network: Network, labels: tuple[str, ...], *, task: str = "none", **specified: Any) -> Card:

@@ -15,6 +15,8 @@ import circlematch
 from circlematch.config import Finish, Network, Recipe, ablated
 from circlematch.data.cache import load_split
 from circlematch.data.dataset import Dataset
+from circlematch.data.folder import read_folder
+from circlematch.errors import UsageError
 from circlematch.model import Model, read_model
 from circlematch.training.finish import HIGHEST_TEMPERATURE, refinish, temperature_of, with_silence_bias
 from circlematch.training.run import Run
@@ -77,7 +79,7 @@ def test_calibrated_scores_are_those_of_before_divided_by_one_number(tmp_path: P
     assert before.record["accuracy"] == after.record["accuracy"]
 
 
-def test_words_are_evened_before_calibration_and_the_silence_bias_comes_last(tmp_path: Path) -> None:
+def test_word_biases_come_before_calibration_and_the_silence_bias_last(tmp_path: Path) -> None:
     dataset = partly_mislabelled(twelve_classes(tmp_path / "set"))
     train = dataset.splits["train"]
     dataset = replace(dataset, splits=dataset.splits | {"train": (*train, *(c for c in train if c.label == 2))})
@@ -127,7 +129,7 @@ def test_another_silence_bias_moves_the_scores_of_silence_alone(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("ablation", ["full", "mean-pooling"])
-def test_the_bias_of_silence_is_raised_once_when_training_is_over(tmp_path: Path, ablation: str) -> None:
+def test_the_silence_bias_is_added_once_after_training(tmp_path: Path, ablation: str) -> None:
     dataset = twelve_classes(tmp_path / "set")
     network = ablated(Network(width=4, classes=12), ablation)
     plain = run_of(dataset, network, Recipe(epochs=2, batch_size=8), 0, tmp_path / "plain")
@@ -147,7 +149,9 @@ def test_the_bias_of_silence_is_raised_once_when_training_is_over(tmp_path: Path
 
 
 @pytest.mark.parametrize(("ablation", "share"), [("full", None), ("full", 0.3), ("mean-pooling", 0.3)])
-def test_biases_make_up_for_words_with_fewer_recordings(tmp_path: Path, ablation: str, share: float | None) -> None:
+def test_word_biases_compensate_for_words_with_fewer_recordings(
+    tmp_path: Path, ablation: str, share: float | None
+) -> None:
     """One keyword has four times the clips, one twice; unknown words and silence are left alone."""
     dataset = twelve_classes(tmp_path / "set")
     train = dataset.splits["train"]
@@ -165,3 +169,13 @@ def test_biases_make_up_for_words_with_fewer_recordings(tmp_path: Path, ablation
     counts = np.array([1, 1, 4, 1, 1, 1, 1, 2, 1, 1])
     np.testing.assert_allclose(by, [*np.log(1.4 / counts), 0, 3], atol=1e-5)
     assert same(read_model(quietly(even, resume=True).model)[0].tensors, moved)  # once, not again
+
+
+def test_a_silence_bias_needs_a_class_silence(words: Path, tmp_path: Path) -> None:
+    dataset = read_folder(words)  # words only
+    recipe = Recipe(epochs=1, batch_size=32, finish=Finish(silence_bias=0.5))
+    run = run_of(dataset, Network(width=4, classes=4), recipe, 0, tmp_path / "run")
+    assert run.recipe.finish.silence_bias == 0, "a recipe for any data gives no bias to a class that is not there"
+    model = read_model(quietly(run).model)[0]
+    with pytest.raises(UsageError, match="there is no class silence among kemo, lisa, moke, sali"):
+        with_silence_bias(model, 1.0)

@@ -63,7 +63,7 @@ def test_every_build_of_the_step_has_the_gradients_of_autograd(
 
 @needs_compiler
 @pytest.mark.parametrize("ablation", ["full", "dense-bands", "mean-pooling"])
-def test_any_number_of_lanes_drops_the_same_and_has_the_gradients_of_autograd(tmp_path: Path, ablation: str) -> None:
+def test_dropout_and_gradients_do_not_depend_on_the_number_of_lanes(tmp_path: Path, ablation: str) -> None:
     """What levels of other processors do, on this one."""
     case, masks = Case(ablation, 8, 4, 37), []
     for lanes in (4, 8, 16):
@@ -199,7 +199,7 @@ def test_one_two_and_three_threads_give_the_same_bits(optimizer: str) -> None:
 
 @pytest.mark.usefixtures("early_axes")
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
-def test_a_step_that_goes_on_from_a_state_ends_with_the_same_bits(optimizer: str) -> None:
+def test_a_step_that_continues_from_a_state_ends_with_the_same_bits(optimizer: str) -> None:
     network, recipe = Network(width=8, classes=5), Recipe(batch_size=32, optimizer=optimizer)
     whole, second = NativeStep(network, recipe, 0), NativeStep(network, recipe, 9)
     work = batches(6, 32, 5)
@@ -213,7 +213,7 @@ def test_a_step_that_goes_on_from_a_state_ends_with_the_same_bits(optimizer: str
 
 @pytest.mark.usefixtures("early_axes")
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
-def test_torch_can_go_on_from_a_native_state_and_back(optimizer: str) -> None:
+def test_torch_can_continue_from_a_native_state_and_back(optimizer: str) -> None:
     network, recipe = Network(width=8, classes=5, dropout=0.0), Recipe(batch_size=32, optimizer=optimizer)
     native, plain = NativeStep(network, recipe, 0), TorchStep(CircleMatch(config=network, seed=4), recipe)
     work = batches(6, 32, 5)
@@ -266,7 +266,7 @@ def test_initial_weights_are_the_usual_ones() -> None:
     assert tensors["head.matcher.log_scale"] == 0  # α = 1
 
 
-def test_a_network_the_engine_cannot_train_is_a_sentence_that_names_the_other_step() -> None:
+def test_the_refusal_of_the_native_step_names_the_other_step() -> None:
     with pytest.raises(UsageError, match=r"path_temperature = 0\.25 only.*--step torch"):
         NativeStep(Network(path_temperature=0.5), Recipe(), 0)
 
@@ -295,13 +295,15 @@ def test_training_works_without_torch(words: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("network", "recipe"), [(Network(width=1026), Recipe()), (Network(), Recipe(batch_size=70_000))]
 )
-def test_what_the_engine_cannot_train_is_a_sentence_and_auto_takes_torch(network: Network, recipe: Recipe) -> None:
+def test_for_what_the_engine_cannot_train_native_is_refused_and_auto_takes_torch(
+    network: Network, recipe: Recipe
+) -> None:
     with pytest.raises(UsageError, match=r"widths up to 1024 .* batches of up to 65536; give --step torch"):
         NativeStep(network, recipe, 0, threads=1)
     assert why_not_native(network, recipe) is not None
 
 
-def test_memory_that_is_not_there_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_batch_that_does_not_fit_into_memory_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object, **__: object) -> None:
         raise MemoryError
 

@@ -58,7 +58,7 @@ def changes(series: Array, recipe: Recipe) -> Array:
         ((), (1, 1)),
     ],
 )
-def test_tensors_are_matrices_of_what_belongs_together(shape: tuple[int, ...], matrix: tuple[int, int]) -> None:
+def test_tensors_are_split_into_the_most_square_matrix(shape: tuple[int, ...], matrix: tuple[int, int]) -> None:
     assert as_matrix(shape) == matrix
 
 
@@ -108,7 +108,7 @@ def test_the_moments_of_rows_and_columns_forget_as_fast_as_the_squares() -> None
     np.testing.assert_allclose(optimiser.memory["x"].columns, columns)
 
 
-def test_steps_are_as_long_along_axes_that_hardly_vary() -> None:
+def test_steps_have_full_length_along_axes_with_small_gradients() -> None:
     """Gradients a hundred times smaller in one hidden direction: AdamW creeps along it, SOAP does not."""
     generator, turned = np.random.default_rng(0), rotation(6)
     sizes = np.array([1, 1, 1, 1, 1, 0.01])
@@ -126,7 +126,7 @@ def test_weight_decay_is_decoupled() -> None:
 
 
 @pytest.mark.parametrize("stop", [1, TURN_STEPS - 1, TURN_STEPS, TURN_STEPS + 3])
-def test_it_goes_on_from_a_state_with_the_same_bits(stop: int) -> None:
+def test_it_continues_from_a_state_with_the_same_bits(stop: int) -> None:
     series = gradients(2 * TURN_STEPS + 5, (4, 6))
     whole, second = Soap({"x": (4, 6)}, RECIPE), Soap({"x": (4, 6)}, RECIPE)
     weights = {"x": np.ones((4, 6), dtype=np.float32)}
@@ -140,7 +140,7 @@ def test_it_goes_on_from_a_state_with_the_same_bits(stop: int) -> None:
     assert np.array_equal(weights["x"], others["x"])
 
 
-def test_a_state_is_a_copy_and_an_empty_one_begins_anew() -> None:
+def test_a_state_is_a_copy_and_an_empty_one_starts_afresh() -> None:
     optimiser = Soap({"x": (3,)}, RECIPE)
     assert optimiser.state() == {}
     optimiser.step({"x": np.zeros(3)}, {"x": np.ones(3)}, 0.1)
@@ -154,7 +154,7 @@ def test_a_state_is_a_copy_and_an_empty_one_begins_anew() -> None:
     assert all(np.array_equal(array, before[name]) for name, array in optimiser.state().items())
 
 
-def test_a_long_side_keeps_its_numbers_for_axes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_long_side_is_not_rotated(monkeypatch: pytest.MonkeyPatch) -> None:
     """Then a step along it does not depend on what its neighbours do."""
     monkeypatch.setattr(soap, "LONGEST_SIDE", 6)
     series = gradients(3 * TURN_STEPS, (4, 7))
@@ -176,13 +176,13 @@ def test_a_tensor_without_a_gradient_stays() -> None:
     assert changed == {"head.readout.bias"}
 
 
-def test_an_unknown_optimizer_is_a_sentence() -> None:
+def test_an_unknown_optimizer_is_refused() -> None:
     with pytest.raises(UsageError, match=r"^no optimizer is called 'sgd'; there are adamw, soap$"):
         replace(RECIPE, optimizer="sgd")
 
 
 @pytest.mark.parametrize("kind", [NativeStep, TorchStep])
-def test_a_loss_that_is_no_number_changes_nothing_and_is_told(kind: type[NativeStep] | type[TorchStep]) -> None:
+def test_a_loss_that_is_not_finite_changes_nothing_and_is_reported(kind: type[NativeStep] | type[TorchStep]) -> None:
     step = step_of(kind, Network(width=4, classes=2), replace(RECIPE, batch_size=4))
     weights = step.weights()
     weights["head.readout.bias"][0] = np.nan
@@ -195,6 +195,6 @@ def test_a_loss_that_is_no_number_changes_nothing_and_is_told(kind: type[NativeS
     assert step.state() == {}
 
 
-def test_the_memory_of_another_optimizer_is_refused() -> None:
+def test_the_state_of_another_optimizer_is_refused() -> None:
     with pytest.raises(UsageError, match=r"^the checkpoint holds the state of another optimizer than soap$"):
         Soap({"x": (2,)}, RECIPE).restore({"adamw.step.x": np.zeros(())})

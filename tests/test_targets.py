@@ -36,7 +36,7 @@ def certain_of(model: Model, label: int) -> Model:
     return Model(model.card, tensors)
 
 
-def test_teachers_are_heard_in_the_mean_and_smoothed_as_labels_are_but_not_about_silence() -> None:
+def test_distillation_targets_are_the_smoothed_mean_of_the_teachers_except_for_silence() -> None:
     model = circlematch.load("d4-gsc")
     audio = np.random.default_rng(0).integers(-9000, 9000, (3, 16_000)).astype(np.int16)
     clips = ClipSet("train", audio, np.array([2, ZEROS, 0]), np.array([4, 11, 5]), (None,) * 3, {})
@@ -70,7 +70,7 @@ def test_the_silence_bias_of_a_teacher_is_not_distilled() -> None:
     assert told[0, silence] > 0.01  # else nothing is shown
 
 
-def test_what_a_teacher_says_is_kept_for_the_same_clips_and_the_same_teacher(
+def test_scores_of_a_teacher_are_cached_for_the_same_clips_and_the_same_teacher(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CIRCLEMATCH_CACHE", str(tmp_path))
@@ -100,7 +100,7 @@ def test_what_a_teacher_says_is_kept_for_the_same_clips_and_the_same_teacher(
     assert len(asked) == 9
 
 
-def test_a_teacher_is_believed_as_its_scores_say() -> None:
+def test_distillation_targets_are_the_probabilities_of_the_teacher() -> None:
     model = circlematch.load("d4-gsc1")
     audio = np.random.default_rng(0).integers(-9000, 9000, (2, 16_000)).astype(np.int16)
     clips = ClipSet("train", audio, np.arange(2), np.array([0, 1]), (None,) * 2, {})
@@ -136,7 +136,7 @@ def outcome_of(words: Path, folder: Path, teacher: Path, **changes: object) -> O
 
 
 @pytest.mark.parametrize("step", ["native", "torch"])
-def test_a_network_learns_what_its_teacher_says_not_what_the_labels_say(
+def test_a_network_learns_the_distillation_targets_and_not_the_labels(
     words: Path, teacher: Path, tmp_path: Path, step: str
 ) -> None:
     outcome = outcome_of(words, tmp_path / "run", teacher, step=step)
@@ -148,7 +148,7 @@ def test_a_network_learns_what_its_teacher_says_not_what_the_labels_say(
     assert circlematch.load(outcome.model).card.specification.teachers == (Teacher(**told),)
 
 
-def test_a_recipe_that_teaches_needs_a_teacher_and_a_teacher_such_a_recipe(
+def test_distillation_needs_a_teacher_and_a_teacher_needs_distillation(
     words: Path, teacher: Path, tmp_path: Path
 ) -> None:
     for changes in ({"teachers": ()}, {"recipe": Recipe(epochs=1)}):
@@ -156,7 +156,7 @@ def test_a_recipe_that_teaches_needs_a_teacher_and_a_teacher_such_a_recipe(
             outcome_of(words, tmp_path / "run", teacher, **changes)
 
 
-def test_train_with_a_teacher_goes_on_with_it(words: Path, teacher: Path, tmp_path: Path, capsys: Capture) -> None:
+def test_a_run_with_a_teacher_is_resumed_with_it(words: Path, teacher: Path, tmp_path: Path, capsys: Capture) -> None:
     arguments = ["train", "--data", words, "--width", "4", "--epochs", "1", "--out", tmp_path / "run"]
     assert main([str(word) for word in [*arguments, "--teacher", teacher, "--json"]]) == 0
     record = json.loads(capsys.readouterr().out)
@@ -169,7 +169,7 @@ def test_train_with_a_teacher_goes_on_with_it(words: Path, teacher: Path, tmp_pa
     assert "--teacher cannot be changed with --resume" in refusal
 
 
-def test_smoothing_that_is_asked_for_is_kept_beside_a_teacher(
+def test_an_explicit_label_smoothing_is_kept_with_a_teacher(
     words: Path, teacher: Path, tmp_path: Path, capsys: Capture
 ) -> None:
     given = ["--epochs", "1", "--label-smoothing", "0.2", "--teacher", teacher, "--out", tmp_path / "run", "--json"]

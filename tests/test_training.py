@@ -30,13 +30,14 @@ from circlematch.data.noise import make_pool
 from circlematch.data.speech_commands import KEYWORDS, read_speech_commands
 from circlematch.errors import DamagedFileError, DivergedError, UsageError
 from circlematch.files import locked
+from circlematch.model import MODEL_FILE
 from circlematch.nn import CircleMatch
 from circlematch.parameters import Tensors, initial_tensors
 from circlematch.safetensors import digest, read_safetensors
 from circlematch.training.checkpoint import Epoch, read_checkpoint
 from circlematch.training.loop import TrainingSet, train
 from circlematch.training.native_step import NativeStep
-from circlematch.training.run import CHECKPOINT, MODEL, Outcome, Run, perform
+from circlematch.training.run import CHECKPOINT, Outcome, Run, perform
 from circlematch.training.starts import begin
 from circlematch.training.step import Batch, Step
 from circlematch.training.targets import smoothed
@@ -151,7 +152,7 @@ def test_a_run_is_not_resumed_with_other_data(
         quietly(altered(run, dataset=replace(run.dataset, **change), **change), resume=True)  # type: ignore[arg-type]
 
 
-def test_resuming_from_nothing_or_from_a_finished_model_is_a_sentence(words: Path, tmp_path: Path) -> None:
+def test_resuming_from_nothing_or_from_a_finished_model_is_refused(words: Path, tmp_path: Path) -> None:
     run = a_run(words, tmp_path / "run", recipe=replace(RECIPE, epochs=1))
     with pytest.raises(UsageError, match=r"holds no checkpoint\.safetensors"):
         quietly(run, resume=True)
@@ -176,10 +177,10 @@ def test_the_record_says_what_was_run(words: Path, tmp_path: Path) -> None:
     assert record["accuracy"].keys() == {"validation", "test"}
     assert record["threads"] >= 1
     assert 20 < record["peak_resident_mib"] < 10_000
-    model = circlematch.load(run.folder / MODEL)
+    model = circlematch.load(run.folder / MODEL_FILE)
     assert model.card.accuracy == record["accuracy"]
     assert model.card.labels == run.dataset.labels
-    arrays, _ = read_safetensors(run.folder / MODEL)
+    arrays, _ = read_safetensors(run.folder / MODEL_FILE)
     assert not [name for name in arrays if name.startswith("adamw")], "a finished model carries no optimiser"
     assert not list(run.folder.glob(".*")), "nothing half-written is left"
 
@@ -238,7 +239,7 @@ def numbered(count: int) -> ClipSet:
     return ClipSet("train", audio, np.arange(count), np.arange(count) % 2, (None,) * count, {})
 
 
-def test_each_epoch_hears_every_clip_once_in_another_order() -> None:
+def test_each_epoch_has_every_clip_once_in_another_order() -> None:
     step, clips = Recorder(), numbered(70)
     learn(step, Recipe(epochs=2, batch_size=32), clips)
     assert [len(batch.targets) for batch in step.batches] == [32, 32, 6] * 2
@@ -307,10 +308,10 @@ def test_a_killed_process_resumes_to_the_same_bits(
         assert process.returncode == 130
         assert f"circlematch train --resume {tmp_path / 'cut'}" in message
         assert "Traceback" not in message
-    assert not (tmp_path / "cut" / MODEL).exists(), "the blow came too late to test anything"
+    assert not (tmp_path / "cut" / MODEL_FILE).exists(), "the blow came too late to test anything"
     resume = [sys.executable, "-m", "circlematch", "train", "--resume", str(tmp_path / "cut"), "--threads", "1"]
     subprocess.run(resume, check=True, capture_output=True, env=environment)
-    first, second = (circlematch.load(tmp_path / name / MODEL).tensors for name in ("whole", "cut"))
+    first, second = (circlematch.load(tmp_path / name / MODEL_FILE).tensors for name in ("whole", "cut"))
     assert same(first, second)
 
 
@@ -330,7 +331,7 @@ def twelve_classes(root: Path) -> Dataset:
     return read_speech_commands(root, "gsc1")
 
 
-def test_a_recipe_with_coloured_noise_and_fresh_unknown_words_trains_and_resumes(tmp_path: Path) -> None:
+def test_a_recipe_with_recorded_noise_and_new_unknown_words_trains_and_resumes(tmp_path: Path) -> None:
     """On the layout of Speech Commands, whose noise and spare words only such a recipe touches."""
     noisy = Augmentation(coloured_speech=0.5, coloured_silence=0.75)
     recipe = Recipe(epochs=2, batch_size=8, unknown_share=0.2, silence_share=0.2, augmentation=noisy)
@@ -353,7 +354,7 @@ class Diverging(Recorder):
         return float("nan") if len(self.batches) == 3 else 1.0
 
 
-def test_a_loss_that_is_no_number_ends_the_run_with_a_sentence_and_keeps_the_last_good_checkpoint() -> None:
+def test_a_loss_that_is_not_finite_ends_the_run_and_keeps_the_last_good_checkpoint() -> None:
     kept: list[int] = []
     clips = numbered(64)
     recipe = Recipe(epochs=3, batch_size=32)

@@ -7,12 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 
 from circlematch import pretrained
 from circlematch.cli.options import Commands, add_command, add_dataset, add_json, print_json, read_dataset
 from circlematch.config import Finish, to_dict
-from circlematch.data.dataset import Dataset
 from circlematch.errors import UsageError
 from circlematch.model import Model, write_model
 
@@ -43,10 +41,14 @@ def run(options: argparse.Namespace) -> int:
     model = pretrained.load(options.model)
     dataset = read_dataset(options, "finish")
     if dataset.labels != model.labels:
-        raise UsageError(f"{model.card.name} answers with {' '.join(model.labels)}; the data has other words")
+        raise UsageError(
+            f"the model {model.card.name} has the classes {' '.join(model.labels)}, but the dataset {dataset.name} has "
+            f"{' '.join(dataset.labels)}; give the data that it was trained on"
+        )
     validation = load_split(dataset, "validation")
     scores = model.scores(validation.audio, validation.rows).astype(np.float64)
-    found = refinish(model, _wanted(model, options), _counts(dataset), scores, validation.labels)
+    counts = np.bincount(load_split(dataset, "train").labels, minlength=len(dataset.labels))
+    found = refinish(model, _wanted(model, options), counts, scores, validation.labels)
     report = evaluate(found.scores, validation, dataset.labels)
     accuracy = {"validation": report.accuracy}
     card = replace(found.card, accuracy=accuracy)
@@ -66,8 +68,3 @@ def _wanted(model: Model, options: argparse.Namespace) -> Finish:
     """The model's finish with what the arguments change."""
     given = {name: getattr(options, name) for name in to_dict(Finish())}
     return Finish(**{**to_dict(model.card.recipe.finish), **{k: v for k, v in given.items() if v is not None}})
-
-
-def _counts(dataset: Dataset) -> npt.NDArray[np.int64]:
-    """Training clips of each class."""
-    return np.bincount([clip.label for clip in dataset.splits["train"]], minlength=len(dataset.labels))

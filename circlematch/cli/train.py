@@ -111,13 +111,13 @@ def _run_plan(
     """Train as planned; a run that has a checkpoint is resumed."""
     from circlematch.training.run import CHECKPOINT, Run, perform
 
-    work = Run(plan.specification, dataset, folder, teachers, plan.step, options.threads or plan.threads)
+    plan = replace(plan, threads=options.threads or plan.threads)
     say = _quiet if options.json else _say
     say(f"{dataset.name}: {len(dataset.labels)} classes, {_sizes(dataset.sizes())}; split {dataset.split_rule}")
     for note in dataset.notes:
         say(f"note: {note}")
     try:
-        outcome = perform(work, resume=(folder / CHECKPOINT).exists(), say=say)
+        outcome = perform(Run(plan, dataset, folder, teachers), resume=(folder / CHECKPOINT).exists(), say=say)
     except KeyboardInterrupt:
         raise KeyboardInterrupt(f"stopped; resume with: circlematch train --resume {folder}") from None
     if options.json:

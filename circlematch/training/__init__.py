@@ -7,6 +7,7 @@ torch_step   PyTorch (the only module here that imports torch)
 checkpoint   the state of a run on disk, written atomically
 loop         epochs, validation, checkpoints
 watch        live progress, and TensorBoard where it is installed
+plan         the specification of a run and where its data is, on disk
 run          a whole run: data in, model, record and report out
 several      several runs at once, a process each
 """

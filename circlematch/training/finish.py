@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from circlematch.config import Finish, Network
 from circlematch.data.dataset import SILENCE, UNKNOWN
+from circlematch.errors import UsageError
 from circlematch.model import Finished, Model
 from circlematch.parameters import Tensors
 
@@ -103,6 +104,8 @@ def _changed(
 
 def silence_shift(labels: tuple[str, ...], bias: float) -> npt.NDArray[np.float64]:
     """What a silence bias adds to the scores of each class: (K,)."""
+    if bias and SILENCE not in labels:
+        raise UsageError(f"there is no class {SILENCE} among {', '.join(labels)}; leave the silence bias at 0")
     return np.array([bias if label == SILENCE else 0.0 for label in labels])
 
 

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
 from circlematch.config import Network, Recipe, Specification, Teacher, from_dict, to_dict
-from circlematch.data.dataset import Dataset
+from circlematch.data.dataset import SILENCE, Dataset
 from circlematch.data.tasks import Source
 from circlematch.errors import UsageError
 from circlematch.files import write_json
@@ -32,20 +32,22 @@ class Plan:
     specification: Specification
     source: Source
     teachers: tuple[str, ...] = ()  # released models' names or model files, in the order of the specification's
-    step: str = "auto"
+    step: str = "auto"  # native, torch, or auto: native if the engine supports the network, else torch
     threads: int | None = None
 
 
 def specify(
     dataset: Dataset, network: Network, recipe: Recipe, seed: int, teachers: Sequence[Model] = ()
 ) -> Specification:
-    """The specification of a run on this dataset."""
+    """The specification of a run on this dataset. Without a class silence there is no silence bias."""
     for teacher in teachers:
         if teacher.labels != dataset.labels:
             raise UsageError(
                 f"the teacher {teacher.card.name} answers with {', '.join(teacher.labels)}; the data has "
                 f"{', '.join(dataset.labels)}; give a teacher that was trained on the same words"
             )
+    if SILENCE not in dataset.labels:
+        recipe = replace(recipe, finish=replace(recipe.finish, silence_bias=0.0))
     return Specification(
         dataset.name,
         dataset.labels,

@@ -35,7 +35,7 @@ from circlematch.training.checkpoint import Checkpoint, Epoch, read_checkpoint, 
 from circlematch.training.finish import finish
 from circlematch.training.loop import TrainingSet, train
 from circlematch.training.native_step import NativeStep, why_not_native
-from circlematch.training.plan import RECORD, check_same
+from circlematch.training.plan import RECORD, Plan, check_same
 from circlematch.training.starts import begin
 from circlematch.training.step import Step, Targets
 from circlematch.training.targets import smoothed, with_distillation
@@ -43,19 +43,22 @@ from circlematch.training.watch import Terminal, Watcher, tensorboard_if_install
 
 __all__ = ["STEPS", "Outcome", "Run", "make_step", "perform"]
 
-CHECKPOINT, MODEL = "checkpoint.safetensors", MODEL_FILE
+CHECKPOINT = "checkpoint.safetensors"
 
 
 @dataclass(frozen=True)
 class Run:
-    """A specification with its materials at hand: the dataset, the teachers, the folder and the machinery."""
+    """A plan with its dataset and its teachers loaded, and the folder of the run."""
 
-    specification: Specification
+    plan: Plan
     dataset: Dataset
     folder: Path
     teachers: tuple[Model, ...] = ()
-    step: str = "auto"  # native, torch, or the engine's where it can train the network and PyTorch's where not
-    threads: int | None = None
+
+    @property
+    def specification(self) -> Specification:
+        """Everything that decides what the run computes."""
+        return self.plan.specification
 
     @property
     def network(self) -> Network:
@@ -98,7 +101,7 @@ def perform(
 
 def _perform(run: Run, resume: bool, watchers: Sequence[Watcher] | None, say: Callable[[str], None]) -> Outcome:
     checkpoint = _starting_point(run, resume)
-    step = make_step(run.step, run.network, run.recipe, run.seed, run.threads)
+    step = make_step(run.plan.step, run.network, run.recipe, run.seed, run.plan.threads)
     say(f"step: {step.name}")
     if checkpoint is not None:
         step.restore(checkpoint.weights, checkpoint.state)
@@ -208,7 +211,7 @@ def _conclude(
             reports[split] = evaluate(step.scores, loaded[split], run.dataset.labels)
     accuracy = {split: report.accuracy for split, report in reports.items()}
     card = replace(_card(run), epochs=len(epochs), accuracy=accuracy, finished=finished)
-    path = run.folder / MODEL
+    path = run.folder / MODEL_FILE
     weights_sha256 = write_model(path, card, step.weights())
     record = {
         "specification": to_dict(run.specification),

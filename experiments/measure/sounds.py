@@ -36,7 +36,6 @@ from circlematch.errors import DatasetError
 from circlematch.machine import commit
 from circlematch.safetensors import digest
 from circlematch.training.finish import silence_shift
-from circlematch.training.run import MODEL
 
 CLIP = FRONT_END.clip_samples
 FIRST, OTHERS = "1", "2-5"  # folds
@@ -105,7 +104,7 @@ def at_equal_sounds(
 def load(name: str) -> circlematch.Model:
     """A released model, or that of a run's folder."""
     folder = Path(name)
-    return circlematch.load(str(folder / MODEL) if folder.is_dir() else name)
+    return circlematch.load(folder if folder.is_dir() else name)
 
 
 def short(name: str) -> str:

@@ -44,10 +44,9 @@ from records import (
 from circlematch.data.dataset import SILENCE, UNKNOWN
 from circlematch.detection import BACKGROUND
 from circlematch.errors import CircleMatchError
-from circlematch.model import Card, read_model
+from circlematch.model import MODEL_FILE, Card, read_model
 from circlematch.pretrained import load, names
 from circlematch.safetensors import digest
-from circlematch.training.run import MODEL
 
 WEIGHTS = ROOT / "circlematch" / "weights"
 SPLITS = {
@@ -155,7 +154,7 @@ def choose() -> None:
             to = WEIGHTS / f"{specification_of(record).name}.safetensors"
             if to.is_file() and holds(to, weights):
                 continue
-            source = folder_of(name) / MODEL
+            source = folder_of(name) / MODEL_FILE
             if not source.is_file():
                 raise CircleMatchError(f"{source} is missing; {name} was trained elsewhere: copy its folder there")
             if not holds(source, weights):
