@@ -1,4 +1,4 @@
-"""The acoustic encoder: a log-mel picture becomes one small vector per frame, Section 3.2."""
+"""The acoustic encoder: a log-mel spectrogram becomes one small vector per frame, Section 3.2."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class BandProjection(nn.Module):
 
 
 class Encoder(nn.Module):
-    """Log-mel picture X -> frame features H, Section 3.2. Looks ahead 11 frames."""
+    """Log-mel spectrogram X -> frame features H, Section 3.2. Looks ahead 11 frames."""
 
     def __init__(self, config: Network) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""The whole network: log-mel picture in, class scores out."""
+"""The whole network: log-mel spectrogram in, class scores out."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The ordered-path score: how well do the prototypes answer one after the other, Eq. (8).
+"""The ordered-path score: how well the prototypes respond one after the other, Eq. (8).
 
 A path picks one frame per prototype, t₁ < t₂ < … < t_M. The score is a soft maximum over all of them, by dynamic
 programming in the log domain, so that float32 is enough for any responses:

@@ -25,7 +25,7 @@ def mel_filters() -> Tensor:
 
 
 def plain_log_mel(samples: Tensor, filters: Tensor, window: Tensor) -> Tensor:
-    """Log-mel pictures with torch.stft: (B, samples) -> (B, 32, T), the frames of our front end.
+    """Log-mel spectrograms with torch.stft: (B, samples) -> (B, 32, T), the frames of our front end.
 
     torch centres a window of 400 in its 512 samples, so 56 more zeros stand on either side.
     """

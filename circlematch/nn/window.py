@@ -44,8 +44,8 @@ def onnx_scorer(config: Network, tensors: Tensors) -> WindowScorer | None:
     if any(importlib.util.find_spec(name) is None for name in ("onnx", "onnxscript", "onnxruntime")):
         return None
     runtime = importlib.import_module("onnxruntime")
-    picture = torch.zeros(1, FRONT_END.mel_bands, FRONT_END.clip_frames)
-    program = torch.onnx.export(_network(config, tensors), (picture,), dynamo=True, verbose=False)
+    spectrogram = torch.zeros(1, FRONT_END.mel_bands, FRONT_END.clip_frames)
+    program = torch.onnx.export(_network(config, tensors), (spectrogram,), dynamo=True, verbose=False)
     assert program is not None
     options = runtime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
