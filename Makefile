@@ -5,7 +5,7 @@
 #   make test-all   the same with the long tests: QEMU, sanitizers, fuzzers, mutants, wheel, ten-hour recordings
 #   make mcu        run the engine on microcontrollers in QEMU: instructions, RAM, flash (needs their compiler)
 #   make fuzz       look for inputs that break the engine, 60 s for each harness: make fuzz SECONDS=600 (needs clang)
-#   make mutants    change every term of the backward pass by 1 %, one by one; the gradient test must notice each
+#   make mutants    change every term of the backward pass by 1%, one by one; the gradient test must notice each
 #   make table      train the missing runs of the paper's tables: make table JOBS=2 DATA=../data (needs the recordings)
 #   make report     write README's tables, docs/tables.md, the figures and the model cards from results/
 #   make generated  write the generated headers of the engine, after a change of the configuration or an interface

@@ -1,7 +1,7 @@
 """How many keywords are found in a long recording and how soon, and how many false accepts running speech gives.
 
-python experiments/measure/detection.py MODEL…                   in a recording of words; results/measure/detection.jsonl
-python experiments/measure/detection.py --speech FOLDER MODEL…   in running speech; results/measure/speech.jsonl
+python experiments/measure/detection.py MODEL…                   a recording of words; results/measure/detection.jsonl
+python experiments/measure/detection.py --speech FOLDER MODEL…   running speech; results/measure/speech.jsonl
 
 MODEL is a released model's name or a model file; only a released model's record is kept.
 
