@@ -22,7 +22,7 @@ def transformations() -> ModuleType:
 
 
 def bright(*frames: int) -> npt.NDArray[np.float32]:
-    """Pictures (B, 2, 100) with one bright frame each."""
+    """Spectrograms (B, 2, 100) with one bright frame each."""
     spectrograms = np.zeros((len(frames), 2, 100), np.float32)
     spectrograms[np.arange(len(frames)), :, frames] = 1
     return spectrograms

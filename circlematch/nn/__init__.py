@@ -1,4 +1,4 @@
-"""The paper in PyTorch: the definition that the C engine is held to. Needs torch.
+"""The paper in PyTorch: the definition that the C engine is tested against. Needs torch.
 
 encoder       log-mel spectrogram -> frame features, Section 3.2
 lifting       the encoder's two lifting blocks, Eq. (1)

@@ -26,7 +26,7 @@ class BandProjection(nn.Module):
         """(B, D, rows, T) -> (B, bands·features, T)."""
         B, D, rows, T = x.shape
         banded = x.reshape(B, D, self.bands, rows // self.bands, T)
-        grouped = banded.transpose(1, 2).reshape(B, rows * D, T)  # a band's channels lie together
+        grouped = banded.transpose(1, 2).reshape(B, rows * D, T)  # a band's channels are adjacent
         projected: Tensor = self.map(grouped)
         return projected
 

@@ -35,7 +35,7 @@ def path_score(responses: Tensor, temperature: float) -> Tensor:
 
 
 def path_marginals(responses: Tensor, temperature: float) -> Tensor:
-    """Where the paths run: the probability that prototype s stands on frame t, (…, M, T), summing to 1 over T."""
+    """Marginals of the paths: the probability that prototype s stands on frame t, (…, M, T), summing to 1 over T."""
     with torch.no_grad():
         scaled = responses / temperature
         return _marginals(scaled, _ahead(_cut(scaled)))

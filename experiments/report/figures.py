@@ -168,7 +168,7 @@ def _draw_panel(axes: Axes, panel: Panel, peers: list[dict[str, Any]]) -> list[t
 
 
 def _draw_measured(axes: Axes, task: str, recipe: str, split: str, look: tuple[str, str, str]) -> bool:
-    """Draw a curve over the widths that have records; False where none has."""
+    """Draw a curve over the widths that have records; False if none has."""
     marker, colour, words = look
     by_width = of_widths(task, recipe)
     points = [(records[0]["parameters"], *of_records(records, split)) for records in by_width if records]
@@ -180,7 +180,7 @@ def _draw_measured(axes: Axes, task: str, recipe: str, split: str, look: tuple[s
 
 
 def _so_far(groups: Sequence[Sequence[object]]) -> str:
-    """The number of seeds for a legend, where a group of runs lacks some; else empty."""
+    """The number of seeds for a legend, if a group of runs lacks some; else empty."""
     seeds = [len(group) for group in groups if group]
     fewest, most = min(seeds), max(seeds)
     some = f"{fewest}" if fewest == most else f"{fewest} to {most}"
@@ -274,7 +274,7 @@ def _places(point: Point, width: float) -> Iterator[Box]:
 
 
 def draw_ablations() -> Figure | None:
-    """The change from the full network for each row of Table 2; None where no task was run."""
+    """The change from the full network for each row of Table 2; None if no task was run."""
     rows = [row for row in PAPER_ABLATIONS if row != "full"]
     bars = [("the paper, v0.02", [_paper_change(row) for row in rows], "lightgrey")]
     for task, title, split, colour in (
@@ -366,7 +366,7 @@ def digest(figure: Figure) -> str:
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """Draw what there are records for, or compare."""
+    """Draw the figures that have records, or compare."""
     only_check = to_check(__doc__, words)
     drawn = {
         **{name: draw_pareto(name) for name in PARETO},

@@ -470,7 +470,7 @@ def misses() -> list[str]:
         texts = [str(one["by_level"][level][0]) for one in validation]
         rows.append(f"| {level.replace('-', '−')}: {words:,} words | {' | '.join(texts)} |")
     rows.append(f"| all {validation[0]['words']:,} words | {' | '.join(str(one['errors']) for one in validation)} |")
-    rows.append(f"| answered with silence | {' | '.join(str(one['called_silence']) for one in validation)} |")
+    rows.append(f"| classified as silence | {' | '.join(str(one['called_silence']) for one in validation)} |")
     for group, (_, clips) in found[0]["keywords_of_validation"].items():
         texts = [str(one["keywords_of_validation"][group][0]) for one in found]
         rows.append(f"| keywords {group}: {clips:,} | {' | '.join(texts)} |")
