@@ -8,7 +8,7 @@
 #   make mutants    make every term of the backward pass 1% larger, one by one; the gradient test must notice each
 #   make table      train the missing runs of the paper's tables: make table JOBS=2 DATA=../data (needs the recordings)
 #   make report     write README's tables, docs/tables.md, the figures and the model cards from results/
-#   make generated  write the generated headers of the engine, after a change of the configuration or an interface
+#   make generated  write the generated headers of the engine, after a change of an interface or a shared number
 #   make lint       ruff, and whether generated files are up to date; make types: mypy
 #   make format     format the Python sources
 #   make clean      remove .venv and everything that was built
