@@ -56,11 +56,11 @@ def norm(x: Array, weights: Weights, name: str) -> Array:
     return (x - mean) / np.sqrt(variance + 1e-5) * scale + bias
 
 
-def first_convolution(spectrogram: Array, kernel: Array) -> Array:
+def first_convolution(picture: Array, kernel: Array) -> Array:
     """(32, T) -> (C, 16, T): three rows by five frames around every second row."""
-    rows, frames = spectrogram.shape
+    rows, frames = picture.shape
     padded = np.zeros((rows + 2, frames + 4))
-    padded[1:-1, 2:-2] = spectrogram
+    padded[1:-1, 2:-2] = picture
     out = np.zeros((len(kernel), rows // 2, frames))
     for row in range(rows // 2):
         for frame in range(frames):
@@ -69,7 +69,7 @@ def first_convolution(spectrogram: Array, kernel: Array) -> Array:
     return out
 
 
-def depthwise_spectrogram(x: Array, kernel: Array) -> Array:
+def depthwise_picture(x: Array, kernel: Array) -> Array:
     """(C, 16, T) -> (C, 16, T): each channel alone, three rows by three frames."""
     channels, rows, frames = x.shape
     padded = np.zeros((channels, rows + 2, frames + 2))
@@ -103,11 +103,11 @@ def lifting_filter(x: Array, weights: Weights, name: str) -> Array:
     return weights[f"{name}.pointwise.weight"][:, :, 0] @ x
 
 
-def encode(spectrogram: Array, weights: Weights, *, dense: bool) -> Array:
+def encode(picture: Array, weights: Weights, *, dense: bool) -> Array:
     """(32, T) -> (D, T), Section 3.2."""
-    x = first_convolution(spectrogram, weights["encoder.conv.weight"])
+    x = first_convolution(picture, weights["encoder.conv.weight"])
     x = leaky(norm(x, weights, "encoder.conv_norm"))
-    x = depthwise_spectrogram(x, weights["encoder.depthwise.weight"])
+    x = depthwise_picture(x, weights["encoder.depthwise.weight"])
     x = leaky(norm(x, weights, "encoder.depthwise_norm"))
     x = np.einsum("dc,crt->drt", weights["encoder.pointwise.weight"][:, :, 0, 0], x)
     x = leaky(norm(x, weights, "encoder.pointwise_norm"))
@@ -158,8 +158,8 @@ def network_with(weights: Weights, config: Network) -> CircleMatch:
     return network
 
 
-def spectrograms() -> Array:
-    """Non-negative like log-mel spectrograms, one with a silent beginning; large at the edges, where padding counts."""
+def pictures() -> Array:
+    """Non-negative like log-mel pictures, with a silent beginning in one; large at the edges, where padding counts."""
     out = np.abs(np.random.default_rng(5).standard_normal((EXAMPLES, 32, FRAMES))) * 2
     out[0, :, :3] = 0
     return out
@@ -171,8 +171,8 @@ def test_the_encoder_is_that_of_section_3_2_computed_by_hand(width: int, dense: 
     config = Network(width=width, classes=CLASSES, dense_bands=dense)
     weights = random_weights(config)
     with torch.no_grad():
-        ours = network_with(weights, config).encode(torch.from_numpy(spectrograms())).numpy()
-    expected = np.stack([encode(spectrogram, weights, dense=dense) for spectrogram in spectrograms()])
+        ours = network_with(weights, config).encode(torch.from_numpy(pictures())).numpy()
+    expected = np.stack([encode(picture, weights, dense=dense) for picture in pictures()])
     assert ours.shape == (EXAMPLES, width, FRAMES)
     assert expected.std() > 0.1
     np.testing.assert_allclose(ours, expected, rtol=0, atol=1e-10)
@@ -184,8 +184,8 @@ def test_scores_are_those_of_equations_2_to_9_computed_by_hand(width: int, dense
     config = Network(width=width, classes=CLASSES, dense_bands=dense)
     weights = random_weights(config)
     with torch.no_grad():
-        ours = network_with(weights, config)(torch.from_numpy(spectrograms())).numpy()
-    expected = np.stack([score(encode(spectrogram, weights, dense=dense), weights) for spectrogram in spectrograms()])
+        ours = network_with(weights, config)(torch.from_numpy(pictures())).numpy()
+    expected = np.stack([score(encode(picture, weights, dense=dense), weights) for picture in pictures()])
     assert ours.shape == (EXAMPLES, CLASSES)
     assert expected.std() > 0.1
     np.testing.assert_allclose(ours, expected, rtol=0, atol=1e-10)
