@@ -35,12 +35,12 @@ class Augmenter:
         shift = generator.integers(-reach, reach, count, dtype=np.int32, endpoint=True)
         offset = generator.integers(*self.pool.white, count, dtype=np.uint32)
         noise_speed = np.ones(count, dtype=np.float32)
-        if self.pool.coloured is not None:
+        if self.pool.background is not None:
             silent = rows == ZEROS
             recorded = generator.random(count) < np.where(silent, config.coloured_silence, config.coloured_speech)
             loudest = np.where(silent, config.loudest_silence_dbfs, config.loudest_coloured_dbfs)
             levels = generator.uniform(config.quietest_coloured_dbfs, loudest)
-            first, last = self.pool.coloured
+            first, last = self.pool.background
             places = generator.integers(first, last - self._reach_of_noise(), count, dtype=np.uint32)
             level_dbfs, offset = np.where(recorded, levels, level_dbfs), np.where(recorded, places, offset)
             noisy |= recorded

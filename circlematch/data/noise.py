@@ -53,7 +53,7 @@ class NoisePool:
 
     samples: Samples
     white: tuple[int, int]
-    coloured: tuple[int, int] | None = None  # recorded and synthetic noise; None if there is only white noise
+    background: tuple[int, int] | None = None  # recorded and synthetic noise; None if there is only white noise
     synthetic: SyntheticPieces | None = None  # fills the end of the samples
 
     def bring_to(self, epoch: int) -> None:
