@@ -34,7 +34,6 @@ from circlematch.data.tasks import read_task
 from circlematch.detection import BACKGROUND, THRESHOLD
 from circlematch.errors import DatasetError
 from circlematch.machine import commit
-from circlematch.model import MODEL_FILE
 from circlematch.safetensors import digest
 from circlematch.training.finish import silence_shift
 
@@ -105,7 +104,7 @@ def at_equal_sounds(
 def load(name: str) -> circlematch.Model:
     """A released model, or that of a run's folder."""
     folder = Path(name)
-    return circlematch.load(str(folder / MODEL_FILE) if folder.is_dir() else name)
+    return circlematch.load(folder if folder.is_dir() else name)
 
 
 def short(name: str) -> str:
