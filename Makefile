@@ -1,15 +1,17 @@
 # The verbs of this repository. CI runs the same ones.
 #
-#   make demo       train a model on synthetic words and use it (installs everything it needs)
+#   make demo       install the package, use a released model, train one on synthetic words and measure it
 #   make test       lint, types and the short tests (installs everything it needs)
-#   make test-all   the same with the long tests: QEMU, sanitizers, fuzzers, mutants, wheel, ten-hour recordings
+#   make test-all   the same and the long tests: QEMU, sanitizers, fuzzers, mutants, wheel, ten-hour recordings
 #   make mcu        run the engine on microcontrollers in QEMU: instructions, RAM, flash (needs their compiler)
 #   make fuzz       look for inputs that break the engine, 60 s for each harness: make fuzz SECONDS=600 (needs clang)
-#   make mutants    change every term of the backward pass by 1 %, one by one; the gradient test must notice each
+#   make mutants    make every term of the backward pass 1% larger, one by one; the gradient test must notice each
 #   make table      train the missing runs of the paper's tables: make table JOBS=2 DATA=../data (needs the recordings)
 #   make report     write README's tables, docs/tables.md, the figures and the model cards from results/
-#   make generated  write the generated headers of the engine, after a change of the configuration or an interface
+#   make generated  write the generated headers of the engine, after a change of an interface or a shared number
+#   make lint       ruff, and whether generated files are up to date; make types: mypy
 #   make format     format the Python sources
+#   make clean      remove .venv and everything that was built
 
 PYTHON ?= python3
 VENV   ?= .venv
@@ -26,7 +28,7 @@ export OMP_NUM_THREADS ?= $(shell nproc 2>/dev/null || sysctl -n hw.ncpu)
 .DEFAULT_GOAL := help
 
 help:
-	@sed -n '3,12s/^# *//p' Makefile
+	@sed -n '3,14s/^# *//p' Makefile
 
 $(BIN)/python:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "CircleMatch needs Python 3.11 or newer: make PYTHON=python3.12 …")'

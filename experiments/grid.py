@@ -1,12 +1,12 @@
 """Trains the runs of the paper's tables, of the released models and of their teachers.
 
-python experiments/grid.py table1 --jobs 2     train whatever is left, one core for each run
+python experiments/grid.py table1 --jobs 2     train what is left, one core for each run
 python experiments/grid.py table1 --list       show what is done, running and left, and the time that remains
 
 Each run is a process with a folder of its own under runs/. It may be stopped at any time and resumes after its last
-epoch (a run that was still trying restarts begins again). When it ends, its record is added to results/; a run whose
-record is there is done. `circlematch train --resume FOLDER` is all that a run needs, so --prepare writes the folders
-for a cluster's scheduler.
+epoch (before its restarts have ended, from the start). When it ends, its record is added to results/; a run with a
+record is done. `circlematch train --resume FOLDER` trains a run, so --prepare writes the folders for a cluster's
+scheduler.
 """
 
 from __future__ import annotations
@@ -23,9 +23,8 @@ from records import Record, attempt, parser_of, run_name, specification_of
 
 from circlematch import load
 from circlematch.config import ABLATIONS, RECIPES, Network, Recipe, Specification, Teacher, ablated, distilled
-from circlematch.data.mswc import EN31, ES20
 from circlematch.data.speech_commands import LABELS
-from circlematch.data.tasks import Source
+from circlematch.data.tasks import TASKS, Source
 from circlematch.errors import UsageError
 from circlematch.files import write_atomically
 from circlematch.machine import processor
@@ -39,7 +38,8 @@ from circlematch.training.several import Job, perform_all
 WIDTHS, SEEDS = (4, 8, 16, 32), range(5)
 TEACHER_WIDTH, TEACHER_SEEDS = 128, range(2)
 OF_DATA = ("labels", "split_rule", "notes")  # the fields of a specification that come from the dataset
-OTHER_LABELS = {"en31": EN31, "es20": ES20}
+TABLE1 = ("gsc1", "composite", "gsc2", "en31", "es20")  # tasks, in the order of the tables
+TABLE2 = ("gsc1", "composite", "gsc2")
 
 # A grid: runs by full name, such as gsc1/paper/d16-no-path-seed0. Split rule and notes of the specifications are
 # empty until the dataset is read (`plan_of`).
@@ -51,20 +51,20 @@ def runs(task: str, recipe: str, wanted: Iterable[tuple[Network, Recipe, int]]) 
     out: Grid = {}
     for network, how, seed in wanted:
         teachers = tuple(_teacher(name, run) for name, run in teachers_grid().items()) if how.distillation else ()
-        draft = Specification(task, _labels(task), "", (), network, how, seed, teachers)
+        draft = Specification(task, TASKS[task].labels, "", (), network, how, seed, teachers)
         out[f"{task}/{recipe}/{run_name(draft)}"] = draft
     return out
 
 
 def table1(task: str) -> Grid:
     """Table 1 of a task: the paper's recipe, all widths and seeds."""
-    classes = len(_labels(task))
+    classes = len(TASKS[task].labels)
     return runs(task, "paper", ((*RECIPES["paper"](width, classes), seed) for seed in SEEDS for width in WIDTHS))
 
 
 def table2(task: str) -> Grid:
     """Table 2 of a task: the ablations of D16."""
-    network, recipe = RECIPES["paper"](16, len(_labels(task)))
+    network, recipe = RECIPES["paper"](16, len(TASKS[task].labels))
     return runs(task, "paper", ((ablated(network, row), recipe, seed) for seed in SEEDS for row in ABLATIONS))
 
 
@@ -87,33 +87,32 @@ def teachers_grid() -> Grid:
     return runs("gsc", "teacher", ((replace(network, dropout=0.1), recipe, seed) for seed in TEACHER_SEEDS))
 
 
+def _grid_name(table: str, task: str) -> str:
+    """table1 for Speech Commands v0.01, the first; table1-gsc2 for others."""
+    return table if task == TABLE1[0] else f"{table}-{task}"
+
+
 GRIDS: dict[str, Callable[[], Grid]] = {
-    "table1": partial(table1, "gsc1"),
-    **{f"table1-{task}": partial(table1, task) for task in ("composite", "gsc2", "en31", "es20")},
-    "table2": partial(table2, "gsc1"),
-    **{f"table2-{task}": partial(table2, task) for task in ("composite", "gsc2")},
+    **{_grid_name("table1", task): partial(table1, task) for task in TABLE1},
+    **{_grid_name("table2", task): partial(table2, task) for task in TABLE2},
     "release": release_grid,
     "teachers": teachers_grid,
 }
-
-
-def _labels(task: str) -> tuple[str, ...]:
-    return OTHER_LABELS.get(task, LABELS)
 
 
 # ---- teachers ----------------------------------------------------------------------------------------------
 
 
 def teacher_model(name: str) -> Path | None:
-    """Where the model of a teacher is kept, without which its students could not be trained again; None for others."""
+    """Where the model of a teacher is kept, to train its students again; None if the run is not a teacher's."""
     task, recipe, run = name.split("/")
     if recipe != "teacher":
         return None
-    return records.RESULTS / task / recipe / f"{run.replace('-', '-wide-')}.safetensors"  # as the cards name it
+    return records.RESULTS / task / recipe / f"{run}.safetensors"
 
 
 def _teacher(name: str, specification: Specification) -> Teacher:
-    """A teacher as its students' specifications name it; without a digest until it is trained."""
+    """A teacher as the specifications of its students contain it; without a digest until it is trained."""
     record = records.run_of(name)
     sha256 = record["weights_sha256"] if record else ""
     return Teacher(specification.name, parameter_count(specification.network), sha256)
@@ -130,12 +129,12 @@ def _teacher_models(specification: Specification) -> list[Path]:
 
 
 def folder_of(name: str) -> Path:
-    """Where a run lies while it is trained."""
+    """The folder in which a run is trained."""
     return records.RUNS / name
 
 
 def is_done(name: str, specification: Specification) -> bool:
-    """Whether there is a record with these settings, and for a teacher also its model."""
+    """Whether there is a record with these settings, and for a teacher its model too."""
     record = records.run_of(name)
     model = teacher_model(name)
     return record is not None and _same_settings(record, specification) and (model is None or model.exists())
@@ -147,7 +146,7 @@ def _same_settings(record: Record, specification: Specification) -> bool:
 
 
 def state_of(name: str, specification: Specification, known: Sequence[Record]) -> tuple[str, float | None]:
-    """done, running or left, and the seconds that remain; None where the records do not tell."""
+    """done, running or left, and the seconds that remain; None if the records cannot say."""
     if is_done(name, specification):
         return "done", 0.0
     checkpoint = folder_of(name) / CHECKPOINT
@@ -161,9 +160,9 @@ def state_of(name: str, specification: Specification, known: Sequence[Record]) -
 
 
 def expected_seconds(specification: Specification, known: Sequence[Record]) -> float | None:
-    """How long a run will take: the lowest cost of a clip in runs like it, times the clips it goes through.
+    """How long a run will take: the lowest time per clip of similar runs, times its clips.
 
-    Runs of this kind of processor are preferred. None where there is no record of the width, or none of the task.
+    Runs on the same kind of processor are preferred. None without a record of the width and one of the task.
     """
     alike = [record for record in known if record["step"] == "native" and _costs_the_same(record, specification)]
     here = [record for record in alike if record["processor"] == processor()]
@@ -194,7 +193,7 @@ def _draws_the_same(record: Record, specification: Specification) -> bool:
 
 
 def epochs_of(recipe: Recipe) -> int:
-    """All epochs of a run, those of its restarts too."""
+    """All epochs of a run, including those of its restarts."""
     extra = recipe.starts * min(recipe.start_epochs, recipe.epochs) if recipe.starts > 1 else 0
     return recipe.epochs + extra
 
@@ -202,7 +201,7 @@ def epochs_of(recipe: Recipe) -> int:
 def show(grid: Grid, jobs: int) -> None:
     """Print a line for every run, and the sum."""
     known = records.all_runs()
-    remaining, untold, done = 0.0, 0, 0
+    remaining, unknown, done = 0.0, 0, 0
     for name, specification in grid.items():
         state, seconds = state_of(name, specification, known)
         record = records.run_of(name)
@@ -210,15 +209,15 @@ def show(grid: Grid, jobs: int) -> None:
             done += 1
             state += "  " + "  ".join(f"{split} {share:.2%}" for split, share in record["accuracy"].items())
         elif seconds is None:
-            untold += 1
+            unknown += 1
         else:
             remaining += seconds
             state += f", {_minutes(seconds)}"
         print(f"{name:<44}{state}")
     cores = "1 core" if jobs == 1 else f"{jobs} cores"
-    parts = [f"at least {_minutes(remaining / jobs)} remain on {cores}"] if remaining or not untold else []
-    if untold:
-        parts.append(f"the time of {untold} {'run' if untold == 1 else 'runs'} is not known yet")
+    parts = [f"at least {_minutes(remaining / jobs)} remain on {cores}"] if remaining or not unknown else []
+    if unknown:
+        parts.append(f"the time of {unknown} {'run' if unknown == 1 else 'runs'} is not known yet")
     print(f"{done} of {len(grid)} done; {', and '.join(parts)}")
 
 
@@ -233,7 +232,7 @@ def _minutes(seconds: float) -> str:
 def prepare(grid: Grid, data: Path) -> None:
     """Write the plan of every run into its folder."""
     sources = {task: Source(task, data) for task in sorted({one.task for one in grid.values()})}
-    datasets = {task: source.read() for task, source in sources.items()}  # a wrong folder is one line, not one per run
+    datasets = {task: source.read() for task, source in sources.items()}  # so that a wrong folder is reported once
     for name, draft in grid.items():
         paths = _teacher_models(draft)
         if missing := [path for path in paths if not path.exists()]:
@@ -252,7 +251,7 @@ def _check_same_data(name: str, wanted: Specification) -> None:
         if changed := [field for field in OF_DATA if getattr(kept, field) != getattr(wanted, field)]:
             raise UsageError(
                 f"the runs in results/{task}/{recipe}.jsonl were trained on other data ({', '.join(changed)}: "
-                f"{getattr(kept, changed[0])}; now {getattr(wanted, changed[0])}); move that file away to begin again"
+                f"{getattr(kept, changed[0])}; now {getattr(wanted, changed[0])}); move that file away to start over"
             )
 
 
@@ -270,7 +269,7 @@ def train(grid: Grid, data: Path, jobs: int) -> None:
     """Train these."""
     prepare(grid, data)
     for name in grid:
-        if (folder_of(name) / RECORD).exists():  # it ended while no grid was there to keep the record
+        if (folder_of(name) / RECORD).exists():  # it ended when no grid was running
             keep(name)
     work = [Job(name, folder_of(name)) for name, one in grid.items() if not is_done(name, one)]
     perform_all(work, jobs, finished=lambda job: keep(job.name))

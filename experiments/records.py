@@ -1,10 +1,10 @@
-"""The one reader and writer of results/, and what all experiments share: folders, arguments, exit codes.
+"""What the scripts share: reading and writing results/, and the arguments and exit codes of a script.
 
 results/<task>/<recipe>.jsonl     the runs of a grid: a line each, the record that `circlematch train` writes
-results/measure/<kind>.jsonl      what experiments/measure/<kind>.py found: a line for each model
+results/measure/<kind>.jsonl      what a script of experiments/measure found: a line for each model
 results/bench/<kind>.jsonl        what `circlematch bench stream --json` and `circlematch bench train --json` printed
 
-A model's measurements belong to its weights: a record of other weights is not used.
+A measurement is used only for a model with the same weights.
 """
 
 from __future__ import annotations
@@ -35,13 +35,14 @@ DATA = Path(os.environ.get("CIRCLEMATCH_DATA") or ROOT.parent / "data")
 Record = dict[str, Any]
 FLAGS = {name: getattr(Network(), name) for changes in ABLATIONS.values() for name in changes}
 LOCK_WAIT_S = 0.1
+SCRIPTS = {"speech": "detection.py --speech FOLDER"}  # that are not called like the kind of their records
 
 
 # ---- commands ----------------------------------------------------------------------------------------------
 
 
 def parser_of(text: str | None, *, data: bool = True) -> argparse.ArgumentParser:
-    """The parser of a script: its module's text is the help text."""
+    """The parser of a script; the help text is the docstring of its module."""
     parser = Parser(description=text, formatter_class=argparse.RawDescriptionHelpFormatter)
     if data:
         parser.add_argument(
@@ -71,7 +72,7 @@ def to_check(text: str | None, words: Sequence[str] | None) -> bool:
 
 
 def lines(path: Path) -> tuple[Record, ...]:
-    """The records of a JSON Lines file; none where there is no file."""
+    """The records of a JSON Lines file; none if there is no file."""
     if not path.exists():
         return ()
     state = path.stat()  # a file that is replaced twice within a tick of the clock has the same time
@@ -97,7 +98,7 @@ def read_json(path: Path) -> Record:
 
 @contextmanager
 def _alone(path: Path) -> Iterator[None]:
-    """Let one process at a time write a file; the others wait. The lock lies in runs/, which is not committed."""
+    """Let one process at a time write a file; the others wait. The lock is in runs/, which is not committed."""
     while True:
         with locked(RUNS / "locks" / path.parent.name / path.stem) as free:
             if free:
@@ -110,7 +111,7 @@ def _alone(path: Path) -> Iterator[None]:
 
 
 def specification_of(record: Record) -> Specification:
-    """What a run was asked to do."""
+    """The specification of a run."""
     return from_dict(Specification, record["specification"])
 
 
@@ -135,7 +136,7 @@ def runs(task: str, recipe: str) -> dict[str, Record]:
 
 
 def run_of(name: str) -> Record | None:
-    """The record of a run by its full name, such as gsc1/paper/d16-seed0; None where it is not done."""
+    """The record of a run by its full name, such as gsc1/paper/d16-seed0; None if it is not done."""
     task, recipe, run = name.split("/")
     return runs(task, recipe).get(run)
 
@@ -187,13 +188,13 @@ def keep_measure(kind: str, record: Record, keys: Sequence[str] = ("model",)) ->
 
 
 def measured(kind: str, name: str, **where: str) -> Record | None:
-    """The measurement of a released model; None where it was not measured, an error where its weights were others."""
+    """The measurement of a released model; None if it was not measured, an error if it had other weights then."""
     rows = [row for row in lines(measure_path(kind)) if _matches(row, where)]
-    return current(rows, name, f"experiments/measure/{kind}.py {name}")
+    return current(rows, name, f"experiments/measure/{SCRIPTS.get(kind, f'{kind}.py')} {name}")
 
 
 def current(rows: Sequence[Record], name: str, command: str) -> Record | None:
-    """Of records of several models, the one of a released model's weights; `command` measures it again."""
+    """The record with the weights of a released model; `command` is named in the error if it has other weights."""
     weights = weights_of(name)
     for row in rows:
         if row["weights_sha256"] == weights:
@@ -204,7 +205,7 @@ def current(rows: Sequence[Record], name: str, command: str) -> Record | None:
 
 
 def measured_run(kind: str, run: str, record: Record, command: str, **where: str) -> Record:
-    """The measurement of a run's model, which must be there."""
+    """The measurement of a run's model, which must exist."""
     for row in lines(measure_path(kind)):
         if _matches(row, where) and row["weights_sha256"] == record["weights_sha256"]:
             return row
@@ -225,6 +226,6 @@ def record_of(name: str) -> Record:
 
 
 def accuracies(name: str) -> dict[str, float]:
-    """A released model's accuracies by split: those of its run, and those that were measured afterwards."""
+    """A released model's accuracies by split: those in its run's record and those measured later."""
     later = measured("clips", name)
     return {**(later["accuracy"] if later else {}), **record_of(name)["accuracy"]}

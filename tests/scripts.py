@@ -12,7 +12,7 @@ REPOSITORY = Path(__file__).resolve().parent.parent
 
 
 def load_script(path: str) -> ModuleType:
-    """A script, by its path in the repository, anew."""
+    """A script, by its path in the repository, imported again."""
     name = Path(path).stem
     spec = importlib.util.spec_from_file_location(name, REPOSITORY / path)
     assert spec is not None

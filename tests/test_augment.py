@@ -64,7 +64,7 @@ def coloured(**changes: float) -> Augmenter:
     return Augmenter(config, make_pool(0, [0.01 * tone]))
 
 
-def test_coloured_noise_takes_the_place_of_white_for_its_share_of_spoken_and_silent_clips() -> None:
+def test_recorded_noise_replaces_white_noise_for_its_share_of_clips() -> None:
     augmenter = coloured()
     rows = np.where(SPOKEN % 2 == 0, SPOKEN, -1)
     plan = augmenter.plan(rows, np.random.default_rng(4))
@@ -82,7 +82,7 @@ def test_coloured_noise_takes_the_place_of_white_for_its_share_of_spoken_and_sil
     assert (white.min(), white.max()) == pytest.approx((-90, -46), abs=0.1)
 
 
-def test_recordings_lie_in_the_pool_at_one_level_and_white_noise_is_the_same_with_and_without_them() -> None:
+def test_recordings_have_one_level_in_the_pool_and_leave_white_noise_unchanged() -> None:
     pool = coloured().pool
     np.testing.assert_array_equal(pool.samples[:WHITE_SAMPLES], make_pool(0).samples)
     recording = pool.samples[WHITE_SAMPLES : WHITE_SAMPLES + 5 * 16_000]
@@ -90,7 +90,7 @@ def test_recordings_lie_in_the_pool_at_one_level_and_white_noise_is_the_same_wit
     assert np.corrcoef(recording, np.sin(np.arange(5 * 16_000) * 0.1))[0, 1] > 0.999
 
 
-def test_speeds_lie_between_their_inverse_and_themselves_and_change_nothing_else() -> None:
+def test_speeds_are_within_their_range_and_change_nothing_else() -> None:
     plain, quick = coloured(), coloured(speed=1.25, noise_speed=2.0)
     rows = np.where(SPOKEN % 2 == 0, SPOKEN, -1)
     before, after = (one.plan(rows, np.random.default_rng(5)) for one in (plain, quick))
@@ -108,12 +108,12 @@ def test_speeds_lie_between_their_inverse_and_themselves_and_change_nothing_else
 
 
 @pytest.mark.parametrize(("name", "value"), [("speed", 0.9), ("noise_speed", 5.0)])
-def test_a_speed_that_makes_no_sense_is_a_sentence(name: str, value: float) -> None:
+def test_an_invalid_speed_is_refused(name: str, value: float) -> None:
     with pytest.raises(UsageError, match=rf"^{name} is {value}; it must lie between 1 \(no change\) and 4$"):
         Augmentation(**{name: value})  # type: ignore[arg-type]
 
 
-def test_each_epoch_brings_one_new_piece_of_made_sounds_wherever_a_run_comes_from() -> None:
+def test_each_epoch_replaces_one_piece_of_synthetic_noise() -> None:
     recording = [np.random.default_rng(0).standard_normal(40_000).astype(np.float32)]
     pool, other = make_pool(3, recording), make_pool(3, recording)
 

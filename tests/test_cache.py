@@ -95,7 +95,7 @@ def test_the_second_time_nothing_is_decoded_and_the_array_is_the_same(
     assert len(left_in(cache)) == 1
 
 
-def test_a_split_says_under_which_key_its_audio_lies(paths: list[Path], cache: Path) -> None:
+def test_a_split_has_the_key_of_its_audio(paths: list[Path], cache: Path) -> None:
     keys = [load_split(dataset([Clip(path, 0) for path in some]), "train", cache).key for some in (paths, paths[1:])]
     assert sorted(keys) == left_in(cache)
     assert keys[0] != keys[1]
@@ -113,13 +113,13 @@ def test_broken_files_are_remembered_with_their_reasons(paths: list[Path], cache
     assert second.row_of == first.row_of
 
 
-def test_decoding_is_announced_where_it_has_to_be_done_and_only_there(paths: list[Path], cache: Path) -> None:
-    heard: list[str] = []
+def test_decoding_is_announced_only_if_it_is_done(paths: list[Path], cache: Path) -> None:
+    calls: list[str] = []
 
-    decode_files(paths, cache, lambda: heard.append("first"))
-    decode_files(paths, cache, lambda: heard.append("second"))
+    decode_files(paths, cache, lambda: calls.append("first"))
+    decode_files(paths, cache, lambda: calls.append("second"))
 
-    assert heard == ["first"]
+    assert calls == ["first"]
 
 
 def test_no_files_are_an_empty_array(cache: Path) -> None:
@@ -225,7 +225,7 @@ def test_a_broken_file_is_named_and_skipped_and_the_others_keep_their_own_audio(
 
 
 @pytest.mark.parametrize("at_once", [1, 2, 3])
-def test_files_are_decoded_in_their_order_however_many_at_once(
+def test_files_are_decoded_in_order_with_any_batch_size(
     paths: list[Path], cache: Path, monkeypatch: pytest.MonkeyPatch, at_once: int
 ) -> None:
     monkeypatch.setattr(cache_module, "DECODED_AT_ONCE", at_once)
@@ -419,7 +419,7 @@ def test_a_full_disk_is_an_error_and_nothing_is_left(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("moment", [0, 3])
-def test_another_process_that_was_faster_is_no_error(
+def test_an_entry_that_another_process_wrote_first_is_used(
     paths: list[Path], cache: Path, moment: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The other one builds the same entry, from start to end, while this one reads its first or its last file."""
@@ -450,12 +450,10 @@ def test_a_damaged_entry_is_made_again(paths: list[Path], cache: Path, name: str
     assert decode_files(paths, cache).audio[:, 0].tolist() == list(LEVELS)
 
 
-# ---- where it lies -----------------------------------------------------------------------------------------
+# ---- its folder ------------------------------------------------------------------------------------------
 
 
-def test_the_cache_lies_where_the_user_says_else_where_caches_lie(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_cache_folder_is_the_users_choice_or_the_default(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CIRCLEMATCH_CACHE", str(tmp_path / "mine"))
     assert default_cache() == tmp_path / "mine"
     monkeypatch.delenv("CIRCLEMATCH_CACHE")

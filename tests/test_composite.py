@@ -67,7 +67,7 @@ def test_words_come_from_the_version_that_has_them_whole(data: Path, tmp_path: P
     ]
 
 
-def test_it_may_lie_beside_the_versions_and_replaces_an_older_layout(data: Path) -> None:
+def test_the_composite_can_be_beside_the_versions_and_replaces_an_older_one(data: Path) -> None:
     folder = data / "speech_commands_composite"
     folder.mkdir()
     (folder / "up").symlink_to(Path("..") / "speech_commands_v0.01" / "up", target_is_directory=True)
@@ -77,7 +77,7 @@ def test_it_may_lie_beside_the_versions_and_replaces_an_older_layout(data: Path)
     assert os.readlink(folder / "yes") == os.path.join("..", "speech_commands_v0.02", "yes")
 
 
-def test_the_composite_tells_which_words_are_of_the_newer_version(data: Path) -> None:
+def test_the_composite_notes_the_words_of_the_newer_version(data: Path) -> None:
     lay_out(data, data)
     (data / "speech_commands_test_set_v0.02").rmdir()  # it is empty here
     (note,) = [note for note in read_task("composite", data).notes if "v0.02" in note]
@@ -86,7 +86,7 @@ def test_the_composite_tells_which_words_are_of_the_newer_version(data: Path) ->
     assert not any("recordings of v0.02" in note for note in read_task("gsc1", data).notes)
 
 
-def test_the_task_of_the_released_models_is_the_composite_whatever_lies_beside_it(data: Path, tmp_path: Path) -> None:
+def test_the_task_gsc_always_reads_the_composite(data: Path, tmp_path: Path) -> None:
     (data / "speech_commands_test_set_v0.02").rmdir()
     with pytest.raises(DatasetError, match=r"composite: there is no such folder \(circlematch data composite --data"):
         read_task("gsc", data)

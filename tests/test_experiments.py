@@ -21,7 +21,7 @@ sounds, clips = experiment("measure.sounds"), experiment("measure.clips")
 # ---- sounds ------------------------------------------------------------------------------------------------
 
 
-def test_at_equal_sounds_a_model_has_the_smallest_bias_that_is_enough() -> None:
+def test_at_equal_false_accepts_a_model_has_the_smallest_sufficient_bias() -> None:
     """Sounds are ahead of silence by 0.1, 0.2, … in favour of a word; words are behind it by the same steps."""
     labels, lead = ("yes", "unknown", "silence"), np.arange(1, 101) / 10
 
@@ -112,7 +112,7 @@ def test_missed_words_are_counted_by_level() -> None:
     assert found["called_silence_by_level"]["-45 to -40 dBFS"] == 1
 
 
-def test_keywords_of_validation_are_counted_by_whether_the_newer_version_kept_them(tmp_path: Path) -> None:
+def test_validation_keywords_are_counted_by_whether_v002_kept_them(tmp_path: Path) -> None:
     roots = [tmp_path / "data" / name for name in ("speech_commands_v0.01", "speech_commands_composite")]
     for root in roots:
         speech_commands(root, names(TRAIN, VALIDATION, TEST))

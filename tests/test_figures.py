@@ -49,11 +49,11 @@ def on_the_way(axes: Any) -> np.ndarray:
 
 
 def panels_of(figures: ModuleType) -> list[Any]:
-    """All panels of both pictures."""
+    """All panels of both figures."""
     return [axes for name in figures.PARETO for axes in figures.draw_pareto(name).axes]
 
 
-def test_no_name_lies_on_a_name_a_point_a_curve_or_the_legend(figures: ModuleType) -> None:
+def test_names_overlap_no_name_point_curve_or_legend(figures: ModuleType) -> None:
     figure = figures.draw_pareto("pareto")
     renderer = FigureCanvasAgg(figure).get_renderer()
     figure.draw(renderer)
@@ -65,22 +65,22 @@ def test_no_name_lies_on_a_name_a_point_a_curve_or_the_legend(figures: ModuleTyp
         clouds = [c.get_offsets() for c in axes.collections if not isinstance(c, LineCollection)]
         points = axes.transData.transform(np.concatenate(clouds)) if clouds else np.empty((0, 2))
         for (name, box), (other, other_box) in combinations(boxes.items(), 2):
-            assert not box.overlaps(other_box), f"{name} lies on {other}"
+            assert not box.overlaps(other_box), f"{name} is on {other}"
         for name, box in boxes.items():
             assert not box.overlaps(legend), name
             assert axes.bbox.fully_containsx(box.x0), name
             assert axes.bbox.fully_containsx(box.x1), name
             assert axes.bbox.fully_containsy(box.y0), name
             assert axes.bbox.fully_containsy(box.y1), name
-            assert not box.count_contains(points), f"{name} lies on a point"
-            assert not box.count_contains(on_the_way(axes)), f"{name} lies on a curve"
+            assert not box.count_contains(points), f"{name} is on a point"
+            assert not box.count_contains(on_the_way(axes)), f"{name} is on a curve"
         assert not legend.count_contains(points)
         assert not legend.count_contains(on_the_way(axes))
     peers = json.loads(figures.PEERS.read_text())
     assert written == sum(column in peer for peer in peers for column in ("v1", "v2"))
 
 
-def test_a_name_without_a_free_place_stands_beside_its_point(figures: ModuleType) -> None:
+def test_a_name_without_a_free_place_is_beside_its_point(figures: ModuleType) -> None:
     axes = Figure(figsize=(4, 4)).subplots()
     everything = (-1e6, -1e6, 1e6, 1e6)
     box = figures._free_place(axes, (100.0, 100.0), 30.0, [everything], [])
@@ -89,7 +89,7 @@ def test_a_name_without_a_free_place_stands_beside_its_point(figures: ModuleType
     )
 
 
-def test_a_title_says_that_nothing_was_run_until_there_is_a_record(figures: ModuleType, results: Path) -> None:
+def test_a_title_says_that_nothing_was_run_without_a_record(figures: ModuleType, results: Path) -> None:
     assert [axes.get_title().endswith(": not run here") for axes in panels_of(figures)] == [True] * 4
     draft = experiment("grid").GRIDS["table1-en31"]()["en31/paper/d8-seed0"]
     record = record_of_run(draft, test=0.875) | {"parameters": 2461}
@@ -111,7 +111,7 @@ def test_the_papers_words_have_the_counts_of_their_classes(figures: ModuleType, 
     ]
 
 
-def test_a_figure_that_was_not_read_at_its_source_is_shown_apart(figures: ModuleType, results: Path) -> None:
+def test_a_figure_from_a_secondary_source_has_another_mark(figures: ModuleType, results: Path) -> None:
     peers = json.loads(figures.PEERS.read_text())
     assert all(peer["source"] for peer in peers)
     first = panels_of(figures)[0]

@@ -1,4 +1,4 @@
-"""Laws of a folder of words: speakers are kept apart where the files tell who speaks, and the rule is said."""
+"""Laws of a folder of words: speakers are kept apart if the files name them, and the rule is reported."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from circlematch.errors import DatasetError
 WORDS = ("lamp", "door", "tea")
 SPEAKERS = ("anna", "ben", "cleo", "dora", "emil")
 
-# How a file name tells the speaker, and what the dataset then says of it.
+# File names that contain the speaker, and the rule that the dataset reports.
 STYLES = {
     "{word}/{speaker}/take {take}.wav": "speaker = folder below the word",
     "{word}/{speaker}_nohash_{take}.wav": "speaker = file name before _nohash_",
@@ -55,7 +55,7 @@ def speakers(dataset: Dataset) -> dict[str, set[str | None]]:
 
 
 @STYLE
-def test_each_way_to_tell_the_speaker_is_found_and_said(tmp_path: Path, style: str) -> None:
+def test_each_naming_of_speakers_is_recognised_and_reported(tmp_path: Path, style: str) -> None:
     dataset = read_folder(fill(tmp_path, style))
 
     assert dataset.split_rule == f"by speaker ({STYLES[style]}; 5 speakers)"
@@ -123,9 +123,7 @@ def test_no_speaker_is_in_two_splits_no_split_is_empty_and_no_file_is_lost(
         assert {clip.label for clip in dataset.splits["train"]} == set(range(words))
 
 
-def test_the_split_by_speaker_is_the_same_wherever_the_folder_lies_and_however_it_is_listed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_split_by_speaker_does_not_depend_on_path_or_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     style = next(iter(STYLES))
     here, there = fill(tmp_path / "here", style), fill(tmp_path / "else" / "where", style)
     expected = names(read_folder(here), here)
@@ -151,10 +149,10 @@ def shuffle_listings(monkeypatch: pytest.MonkeyPatch) -> None:
 
 # ---- by a hash of the name ---------------------------------------------------------------------------------
 
-BY_HASH = "by a hash of each file's name (the files do not tell the speaker)"
+BY_HASH = "by a hash of each file's name (the files do not name the speaker)"
 
 
-def test_a_name_that_is_the_word_itself_is_not_taken_for_a_speaker(tmp_path: Path) -> None:
+def test_a_file_name_that_is_the_word_is_not_a_speaker(tmp_path: Path) -> None:
     touch(tmp_path, (f"{word}/{word}_{take:02}.wav" for word in ("yes", "no", "up", "go") for take in range(10)))
 
     dataset = read_folder(tmp_path)
@@ -168,7 +166,7 @@ def test_a_name_that_is_the_word_itself_is_not_taken_for_a_speaker(tmp_path: Pat
     "style",
     ["{word}/{take}.wav", "{word}/recording {take}.wav", "{word}/take_{take}.wav", "{word}/a_nohash_{take}.wav"],
 )
-def test_names_that_tell_no_speaker_or_too_few_are_split_by_hash(tmp_path: Path, style: str) -> None:
+def test_names_with_too_few_speakers_are_split_by_hash(tmp_path: Path, style: str) -> None:
     touch(tmp_path, (style.format(word=word, take=take) for word in WORDS for take in range(10)))
 
     assert read_folder(tmp_path).split_rule == BY_HASH
@@ -183,7 +181,7 @@ def test_two_speakers_cannot_fill_three_splits(tmp_path: Path, style: str) -> No
 
 
 @STYLE
-def test_one_file_that_does_not_tell_its_speaker_is_enough_to_split_by_hash(tmp_path: Path, style: str) -> None:
+def test_one_file_without_a_speaker_makes_the_split_by_hash(tmp_path: Path, style: str) -> None:
     fill(tmp_path, style)
     touch(tmp_path, ["lamp/nobody knows.wav"])
 
@@ -241,7 +239,7 @@ def test_words_are_sorted_and_background_classes_come_last(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("name", ["_background_noise_", ".git", "__MACOSX", "empty", "notes"])
-def test_folders_that_are_not_words_are_passed_over(tmp_path: Path, name: str) -> None:
+def test_folders_that_are_not_words_are_skipped(tmp_path: Path, name: str) -> None:
     touch(tmp_path, (f"{word}/{take}.wav" for word in WORDS for take in range(3)))
     if name == "empty":
         (tmp_path / name).mkdir()

@@ -44,7 +44,7 @@ def own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def data_of(task: str, *notes: str) -> Dataset:
     """A dataset that is known by its labels and notes alone."""
-    return Dataset(task, grid._labels(task), {}, "official lists", "", "", notes)
+    return Dataset(task, TASKS[task].labels, {}, "official lists", "", "", notes)
 
 
 @pytest.fixture
@@ -58,17 +58,17 @@ def first(name: str, count: int) -> Grid:
     return dict(list(grid.GRIDS[name]().items())[:count])
 
 
-def finish(name: str, draft: Specification, **told: Any) -> None:
+def finish(name: str, draft: Specification, **found: Any) -> None:
     """Leave what a finished run leaves in its folder."""
     folder = grid.folder_of(name)
     folder.mkdir(parents=True, exist_ok=True)
     whole = replace(draft, split_rule="official lists")  # as data_of says
-    (folder / "record.json").write_text(json.dumps(record_of_run(whole, **told)))
+    (folder / "record.json").write_text(json.dumps(record_of_run(whole, **found)))
 
 
-def keep(name: str, draft: Specification, **told: Any) -> None:
+def keep(name: str, draft: Specification, **found: Any) -> None:
     """A run whose record is kept."""
-    finish(name, draft, **told)
+    finish(name, draft, **found)
     grid.keep(name)
 
 
@@ -107,8 +107,15 @@ def test_the_release_is_distilled_from_the_teachers() -> None:
 def test_a_table_that_is_shown_can_be_filled() -> None:
     pages = experiment("report.pages")
     names = {name for make in grid.GRIDS.values() for name in make()}
-    assert {name for task in pages.TASKS for name in grid.table1(task)} <= names
-    assert {name for task in pages.TABLE2 for name in grid.table2(task)} <= names
+    assert set(pages.PAPER) <= set(grid.TABLE1)
+    assert {name for task in grid.TABLE1 for name in grid.table1(task)} <= names
+    assert {name for task in grid.TABLE2 for name in grid.table2(task)} <= names
+    assert {"table1", "table1-composite", "table2", "table2-gsc2"} <= grid.GRIDS.keys()
+
+
+def test_a_task_that_is_not_known_has_no_grid() -> None:
+    with pytest.raises(KeyError, match="gsc9"):
+        grid.table1("gsc9")
 
 
 # ---- plans -------------------------------------------------------------------------------------------------
@@ -133,7 +140,7 @@ def test_a_run_is_a_plan_in_a_folder_that_any_scheduler_can_resume(tmp_path: Pat
 
 def test_a_student_needs_its_teachers_and_its_plan_names_them(tmp_path: Path, no_data: None) -> None:
     release = first("release", 1)
-    with pytest.raises(CircleMatchError, match=r"needs the teacher .*d128-wide-seed0\.safetensors; train it first"):
+    with pytest.raises(CircleMatchError, match=r"needs the teacher .*d128-seed0\.safetensors; train it first"):
         grid.prepare(release, tmp_path)
     paths = [grid.teacher_model(name) for name in grid.teachers_grid()]
     weights = [write_teacher(*item, path) for item, path in zip(grid.teachers_grid().items(), paths, strict=True)]
@@ -216,8 +223,8 @@ def test_teachers_are_trained_first_and_their_models_are_kept(
     grid.perform(students, tmp_path / "data", jobs=1)
     assert ran == [*teachers, *students]
     assert sorted(path.name for path in records.RESULTS.rglob("*.safetensors")) == [
-        "d128-wide-seed0.safetensors",
-        "d128-wide-seed1.safetensors",
+        "d128-seed0.safetensors",
+        "d128-seed1.safetensors",
     ]
     assert read_plan(grid.folder_of("gsc/teacher/d128-seed0")).teachers == ()
     grid.teacher_model("gsc/teacher/d128-seed1").unlink()
@@ -227,7 +234,7 @@ def test_teachers_are_trained_first_and_their_models_are_kept(
 # ---- lists of states ---------------------------------------------------------------------------------------
 
 
-def test_the_list_says_what_is_done_running_and_left_and_how_long_it_takes(capsys: Capture) -> None:
+def test_the_list_shows_what_is_done_running_and_left_with_the_time(capsys: Capture) -> None:
     runs = first("table1", 3)
     names = list(runs)
     keep(names[0], runs[names[0]], seconds=600)
@@ -244,7 +251,7 @@ def test_the_list_says_what_is_done_running_and_left_and_how_long_it_takes(capsy
     assert rows[-1] == "1 of 5 done; at least 10 min remain on 1 core, and the time of 3 runs is not known yet"
 
 
-def test_a_begun_runs_own_epochs_tell_the_time_that_is_left(capsys: Capture) -> None:
+def test_the_remaining_time_of_a_started_run_comes_from_its_epochs(capsys: Capture) -> None:
     ((name, draft),) = first("table1", 1).items()
     card = Card(specify(data_of("gsc1"), draft.network, draft.recipe, 0), 25, {}, "", "")
     history = (Epoch(1.0, 0.5, 4.0),) * 25
@@ -257,7 +264,7 @@ def test_a_begun_runs_own_epochs_tell_the_time_that_is_left(capsys: Capture) -> 
     assert rows[-1] == "0 of 1 done; at least 2 min remain on 2 cores"
 
 
-def test_the_forecast_is_that_of_the_fastest_like_run_of_this_processor_if_there_is_one(
+def test_the_forecast_uses_the_fastest_similar_run_and_prefers_this_processor(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     draft = first("table1", 1)["gsc1/paper/d4-seed0"]
@@ -289,7 +296,7 @@ def test_a_folder_is_held_by_one_process_at_a_time(tmp_path: Path) -> None:
     assert not is_locked(tmp_path / "run")
 
 
-def test_a_lock_that_is_let_go_in_a_moment_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lock_that_is_released_soon_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As when another process only looks whether the folder is held."""
     with ExitStack() as held:
         assert held.enter_context(locked(tmp_path))
@@ -299,7 +306,7 @@ def test_a_lock_that_is_let_go_in_a_moment_is_waited_for(tmp_path: Path, monkeyp
 
 
 def test_a_wrong_argument_is_one_line(capsys: Capture) -> None:
-    for words, told in (
+    for words, reason in (
         (["table9"], "table9"),
         (["table1", "--jobs", "0"], "--jobs"),
         (["table1", "--list", "--prepare"], "--prepare"),
@@ -308,7 +315,7 @@ def test_a_wrong_argument_is_one_line(capsys: Capture) -> None:
             grid.main(words)
         assert stopped.value.code == 2
         line = capsys.readouterr().err
-        assert told in line
+        assert reason in line
         assert line.count("\n") == 1
 
 
@@ -323,7 +330,7 @@ def test_a_plan_that_is_damaged_is_named(tmp_path: Path) -> None:
         read_plan(tmp_path)
 
 
-def test_a_record_that_cannot_be_kept_is_told(tmp_path: Path) -> None:
+def test_a_record_that_cannot_be_kept_is_reported(tmp_path: Path) -> None:
     class Quick(Job):
         def command(self) -> list[str]:
             return [sys.executable, "-c", "pass"]

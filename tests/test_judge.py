@@ -18,6 +18,7 @@ from test_speech_commands import TRAIN, VALIDATION, names
 import circlematch
 from circlematch import audio
 from circlematch.detection import Hit, Outlook, find_hits, smoothed
+from circlematch.errors import DatasetError
 
 LABELS = ("yes", "no", "unknown", "silence")
 Samples = npt.NDArray[np.float32]
@@ -44,9 +45,7 @@ def hit(label: str, start: float, end: float) -> Hit:
 # ---- right and false ---------------------------------------------------------------------------------------
 
 
-def test_a_hit_is_right_when_it_has_the_words_label_and_its_middle_lies_in_the_words_clip(
-    detection: ModuleType,
-) -> None:
+def test_a_hit_is_right_if_its_label_matches_and_its_middle_is_in_the_clip(detection: ModuleType) -> None:
     words = [detection.Word("yes", 1.0, 2.0), detection.Word("no", 3.0, 4.0)]
     assert detection.judge([hit("yes", 1.2, 1.6), hit("no", 3.9, 4.05)], words) == {"right": 2, "false": 0}
     assert detection.judge([hit("no", 1.2, 1.6)], words) == {"right": 0, "false": 1}  # another word's label
@@ -90,7 +89,7 @@ class LateStream:
         return {8: [Reported(500)], 12: [Reported(900)]}.get(self.blocks, [])
 
 
-def test_the_delay_is_from_the_hits_end_to_the_end_of_the_block_that_reports_it(
+def test_the_delay_is_from_the_end_of_the_hit_to_the_end_of_the_reporting_block(
     detection: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(detection, "Stream", LateStream)
@@ -103,13 +102,13 @@ def test_the_delay_is_from_the_hits_end_to_the_end_of_the_block_that_reports_it(
 
 @pytest.mark.parametrize("windows", range(1, 6))
 @pytest.mark.parametrize("length", [1, 2, 3, 4, 40])
-def test_the_mean_is_over_as_many_windows_as_are_asked_for(windows: int, length: int) -> None:
+def test_the_mean_is_over_the_given_number_of_windows(windows: int, length: int) -> None:
     curve = np.random.default_rng(0).random((length, 2), dtype=np.float32)
     plain = [curve[max(0, last + 1 - windows) : last + 1].mean(axis=0) for last in range(length)]
     np.testing.assert_allclose(smoothed(curve, windows), plain, rtol=1e-6)
 
 
-def test_a_likeness_of_one_window_is_a_hit_where_one_window_counts() -> None:
+def test_a_chance_match_of_one_window_is_a_hit_if_one_window_counts() -> None:
     probabilities = np.zeros((9, len(LABELS)), np.float32)
     probabilities[4, 1] = 0.9
     outlook = Outlook(probabilities, np.arange(9) * 10, 100, None)
@@ -163,7 +162,7 @@ LEVELS = {word: 2000 + 1000 * number for number, word in enumerate(KEYWORDS)}
 def data(tmp_path: Path) -> Path:
     """v0.01 with a training and a validation speaker.
 
-    Every keyword has a level of its own, other words have 20 000, and whatever the training speaker says 30 000. The
+    Every keyword has a level of its own, other words have 20 000, and all words of the training speaker 30 000. The
     noise is 1 kHz, and 3 kHz in the fifth at its end that is never trained on.
     """
     root = tmp_path / "data" / "speech_commands_v0.01"
@@ -202,10 +201,60 @@ def test_the_noise_of_the_recording_is_quiet_and_held_out(detection: ModuleType,
     assert 20 * np.log10(noise.std()) == pytest.approx(-45, abs=0.5)
 
 
+# ---- running speech ----------------------------------------------------------------------------------------
+
+
+class Listener:
+    """Finds "yes" and "no" in every recording."""
+
+    labels = LABELS
+
+    def spot(self, samples: Samples, rate: int) -> list[Hit]:
+        return [hit("yes", 0.1, 0.3), hit("no", 0.5, 0.7)]
+
+
+def test_a_hit_in_speech_is_false_if_its_word_is_not_in_the_transcript(detection: ModuleType, tmp_path: Path) -> None:
+    """Transcripts are in LibriSpeech's own form for one chapter and in a file each for another recording."""
+    chapter = tmp_path / "84" / "121123"
+    for name in ("84-121123-0000", "84-121123-0001"):
+        write_sound(chapter / f"{name}.flac", tone(500, 1.5))
+    (chapter / "84-121123.trans.txt").write_text("84-121123-0000 NO SHE SAID\n84-121123-0001 THE YESTERDAY NOTE\n")
+    write_sound(tmp_path / "wav" / "61-70970-0007.wav", tone(500, 3.0))
+    (tmp_path / "61-70970-0007.txt").write_text("OH YES AND NO")
+    recordings = detection.spoken_in(tmp_path)
+    assert [words for _, words in recordings if "she" in words] == [{"no", "she", "said"}]
+    found = detection.measure_speech(Listener(), recordings)
+    assert (found["recordings"], found["false"]) == (3, 3)
+    assert found["by_keyword"] == {"yes": 2, "no": 1}
+    assert found["keywords_in_transcripts"] == 3
+    assert found["hours"] == pytest.approx(6 / 3600, abs=1e-3)
+    assert found["false_per_hour"] == pytest.approx(3 * 600)
+
+
+def test_recordings_without_a_transcript_are_refused(detection: ModuleType, tmp_path: Path) -> None:
+    with pytest.raises(DatasetError, match="has no recordings; unpack LibriSpeech"):
+        detection.spoken_in(tmp_path)
+    write_sound(tmp_path / "one.wav", tone(500))
+    with pytest.raises(DatasetError, match=r"one\.wav has no transcript"):
+        detection.spoken_in(tmp_path)
+
+
+def test_running_speech_has_a_record_of_its_own(
+    detection: ModuleType, example: Samples, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_sound(tmp_path / "data" / "speech" / "one.wav", example)
+    (tmp_path / "data" / "speech" / "one.txt").write_text("YES NO UP")
+    assert detection.main(["d16-gsc", "--speech", "speech", "--data", str(tmp_path / "data")]) == 0
+    record = json.loads((tmp_path / "results" / "measure" / "speech.jsonl").read_text())
+    assert (record["model"], record["folder"], record["false"]) == ("d16-gsc", "speech", 5)  # of eight hits
+    assert record["weights_sha256"] == experiment("records").weights_of("d16-gsc")
+    assert capsys.readouterr().out.startswith("d16-gsc: ")
+
+
 # ---- the commands ------------------------------------------------------------------------------------------
 
 
-def test_a_released_models_record_is_kept_and_told(
+def test_the_record_of_a_released_model_is_kept_and_printed(
     detection: ModuleType,
     example: Samples,
     tmp_path: Path,
@@ -216,7 +265,9 @@ def test_a_released_models_record_is_kept_and_told(
     assert detection.main(["d16-gsc"]) == 0
     record = json.loads((tmp_path / "results" / "measure" / "detection.jsonl").read_text())
     assert (record["model"], record["keywords"], record["right"]) == ("d16-gsc", 1, 1)
-    assert capsys.readouterr().out.startswith(f"d16-gsc: 1 of 1 words found, {record['false']} false hits in 0 minutes")
+    assert capsys.readouterr().out.startswith(
+        f"d16-gsc: 1 of 1 words found, {record['false']} false accepts in 0 minutes"
+    )
 
 
 def test_a_model_that_reports_nothing_is_one_line(

@@ -93,7 +93,7 @@ def test_both_manifest_forms_give_the_released_splits_and_opus_clips_decode(
 
 
 @FORMS
-def test_words_that_are_not_of_the_task_are_passed_over(tmp_path: Path, joint: bool) -> None:
+def test_words_of_other_tasks_are_skipped(tmp_path: Path, joint: bool) -> None:
     rows = mswc_rows((*WORDS, "nation"), "xx")
 
     dataset = read_tiny(tiny(tmp_path, rows, joint))

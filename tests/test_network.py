@@ -130,7 +130,7 @@ def test_masks_hide_what_their_ablation_names() -> None:
     assert shown["no-path"] == [1.0] * 23 + [0.0]
 
 
-def test_a_masked_network_does_not_hear_what_is_masked() -> None:
+def test_masked_inputs_do_not_change_the_scores() -> None:
     """Without circular statistics and path, scores cannot depend on when a response comes."""
     config = replace(Network(width=8, classes=3), circular_statistics=False, ordered_path=False)
     readout = CircleMatch(config=config, seed=0).head.readout

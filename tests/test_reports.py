@@ -43,7 +43,7 @@ def keep(name: str, weights: str = "w", **accuracy: float) -> dict[str, Any]:
 
 
 def keep_sounds(model: str, folds: str, weights: str = "w", **found: Any) -> None:
-    """What a model made of ESC-50."""
+    """Keep a measurement on ESC-50."""
     record = {"model": model, "weights_sha256": weights, "folds": folds, **found}
     records.keep_measure("sounds", record, ("model", "folds"))
 
@@ -51,7 +51,7 @@ def keep_sounds(model: str, folds: str, weights: str = "w", **found: Any) -> Non
 # ---- records -----------------------------------------------------------------------------------------------
 
 
-def test_a_run_is_kept_under_its_name_and_replaced_by_another_of_the_name() -> None:
+def test_a_run_replaces_an_earlier_run_of_the_same_name() -> None:
     keep("gsc1/paper/d16-no-path-seed3", test=0.9)
     keep("gsc1/paper/d8-seed1", test=0.8)
     keep("gsc1/paper/d16-no-path-seed3", test=0.95)
@@ -63,7 +63,7 @@ def test_a_run_is_kept_under_its_name_and_replaced_by_another_of_the_name() -> N
     assert records.run_of("gsc1/paper/d8-seed0") is None
 
 
-def test_runs_that_end_at_the_same_time_are_all_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_records_of_runs_that_end_at_the_same_time_are_all_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     names, write_at_once = list(grid.GRIDS["table1"]())[:4], records.write_lines
 
     def write_slowly(path: Path, rows: list[dict[str, Any]]) -> None:
@@ -99,9 +99,12 @@ def test_a_measurement_of_other_weights_is_refused() -> None:
     records.keep_measure("detection", record | {"weights_sha256": "0" * 64})
     with pytest.raises(UsageError, match=r"d4-gsc was measured with other weights: run .*measure/detection.py d4-gsc"):
         records.measured("detection", "d4-gsc")
+    records.keep_measure("speech", record | {"weights_sha256": "0" * 64})
+    with pytest.raises(UsageError, match=r"run experiments/measure/detection.py --speech FOLDER d4-gsc"):
+        records.measured("speech", "d4-gsc")
 
 
-def test_a_measurement_is_found_by_weights_whatever_the_model_was_called() -> None:
+def test_a_measurement_is_found_by_weights() -> None:
     keep_sounds("gsc/release/d4-seed2", "2-5", records.weights_of("d4-gsc"), seconds=5)
     keep_sounds("gsc/release/d4-seed2", "1", records.weights_of("d4-gsc"), seconds=7)
     assert records.measured("sounds", "d4-gsc", folds="2-5")["seconds"] == 5
@@ -109,7 +112,7 @@ def test_a_measurement_is_found_by_weights_whatever_the_model_was_called() -> No
     assert records.measured("sounds", "d8-gsc", folds="1") is None
 
 
-def test_what_a_run_did_not_measure_is_read_from_the_later_measurement() -> None:
+def test_splits_that_a_run_lacks_come_from_the_later_measurement() -> None:
     weights = records.weights_of("d4-gsc1")
     keep("gsc1/paper/d4-seed4", weights, test=0.9)
     assert records.accuracies("d4-gsc1") == {"validation": 0.5, "test": 0.9}
@@ -126,7 +129,7 @@ def rows_of(lines: list[str]) -> dict[str, list[str]]:
     return {line.split(" | ")[0].strip("| "): line.split(" | ") for line in lines}
 
 
-def test_a_cell_is_mean_and_spread_with_the_number_of_seeds_where_some_are_missing() -> None:
+def test_a_cell_has_mean_and_spread_and_the_number_of_seeds_if_some_are_missing() -> None:
     for seed, share in enumerate((0.90, 0.92)):
         keep(f"gsc1/paper/d8-seed{seed}", test=share)
     row = rows_of(pages.table1("gsc1"))["test"]
@@ -139,7 +142,7 @@ def test_a_task_without_a_record_is_in_the_table_of_what_was_not_run() -> None:
     assert not any("v0.01" in line for line in pages.table1_not_run())
 
 
-def test_changes_stand_with_their_spread_and_their_signs_are_counted() -> None:
+def test_changes_have_a_spread_and_their_signs_are_compared() -> None:
     assert pages.signs()[-1] == "| v0.02's archive, zeros | 0 of 5 | not run | not run |"
     for row in grid.ABLATIONS:
         better = {"full": 0.0, "dense-bands": 0.0025}.get(row, -0.01)  # a standard error is 0.14 points
@@ -158,7 +161,7 @@ def test_changes_stand_with_their_spread_and_their_signs_are_counted() -> None:
     assert rows["full"][3] == ""
 
 
-def test_keywords_with_recordings_of_the_newer_version_stand_apart() -> None:
+def test_keywords_with_recordings_of_the_newer_version_are_shown_separately() -> None:
     assert pages.halves() == []
     for width in grid.WIDTHS:
         record = keep(f"composite/paper/d{width}-seed0", archive_zero=0.9)
@@ -173,7 +176,7 @@ def test_keywords_with_recordings_of_the_newer_version_stand_apart() -> None:
     ]
 
 
-def test_seeds_of_the_release_are_shown_with_what_they_made_of_sounds() -> None:
+def test_seeds_of_the_release_are_shown_with_their_false_accepts_on_sounds() -> None:
     for seed, equal in enumerate(({"validation": 0.87}, {"validation": 0.86}, None)):
         keep(f"gsc/release/d4-seed{seed}", f"w{seed}", test=0.9)
         shares = {"recordings_with_a_hit": 0.01 + seed / 100, "seconds_with_a_keyword": 0.02 + seed / 100}
@@ -188,7 +191,7 @@ def test_seeds_of_the_release_are_shown_with_what_they_made_of_sounds() -> None:
     lines = pages.release()
     assert "| v0.01, test | 90.00 ± 0.00 (3 of 5) | not run | not run | not run |" in lines
     (equal_row,) = [line for line in lines if "smallest silence bias" in line]
-    assert equal_row.endswith("| 86.50 ± 0.71 (2 of 5); no bias is enough for 1 | not run | not run | not run |")
+    assert equal_row.endswith("| 86.50 ± 0.71 (2 of 5); no bias suffices for 1 | not run | not run | not run |")
     (hits,) = [line for line in lines if "all seeds: recordings" in line]
     assert hits.endswith("| 1.00% to 3.00% | not run | not run | not run |")
 
@@ -235,7 +238,7 @@ def test_ablations_are_drawn_when_all_of_a_task_are_there() -> None:
 # ---- cards -------------------------------------------------------------------------------------------------
 
 
-def test_the_best_seed_is_chosen_on_validation_and_of_the_release_at_equal_sounds() -> None:
+def test_the_best_seed_is_chosen_on_validation_and_for_the_release_at_equal_false_accepts() -> None:
     by_task = {family.task: family for family in cards.FAMILIES}
     for seed, (validation, equal, test) in enumerate([(0.90, 0.89, 0.1), (0.92, 0.80, 0.2), (0.95, None, 0.99)]):
         if equal is not None:
@@ -256,7 +259,7 @@ def test_the_best_seed_is_chosen_on_validation_and_of_the_release_at_equal_sound
         seed_of("gsc", 8)
 
 
-def test_models_are_copied_all_or_none_and_those_that_are_there_need_no_run(
+def test_models_are_copied_all_or_none_and_present_ones_need_no_run(
     repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     weights = tmp_path / "weights"
@@ -272,7 +275,8 @@ def test_models_are_copied_all_or_none_and_those_that_are_there_need_no_run(
         cards.choose()
     assert not list(weights.iterdir())
     copyfile(there / "d8-gsc1.safetensors", weights / "d8-gsc1.safetensors")
-    cards.choose()
+    assert cards.main(["--choose"]) == 0  # the new models are measured after this, so there are no cards to write yet
+    assert {path.suffix for path in weights.iterdir()} == {".safetensors"}
     assert (weights / "d4-gsc1.safetensors").read_bytes() == first.read_bytes()
     copyfile(there / "d4-gsc1.safetensors", records.RUNS / "gsc1" / "paper" / "other")
     (weights / "d8-gsc1.safetensors").unlink()
@@ -283,7 +287,7 @@ def test_models_are_copied_all_or_none_and_those_that_are_there_need_no_run(
         cards.choose()
 
 
-def test_a_card_says_what_its_model_does_worst() -> None:
+def test_a_card_has_the_most_frequent_errors_of_its_model() -> None:
     labels = ("yes", "no", "unknown", "silence")
     draft = grid.GRIDS["table1"]()["gsc1/paper/d8-seed0"]
     small = replace(draft, labels=labels, network=replace(draft.network, classes=4))
@@ -294,14 +298,14 @@ def test_a_card_says_what_its_model_does_worst() -> None:
     )
 
 
-def test_a_card_tells_how_its_model_was_finished() -> None:
-    def told(name: str) -> list[str]:
+def test_a_card_says_how_its_model_was_finished() -> None:
+    def lines(name: str) -> list[str]:
         card: Card = circlematch.load(name).card
         return cards._finish(card)  # type: ignore[no-any-return]
 
-    assert told("d16-gsc1") == []
-    assert told("d16-gsc") == [
-        "- After training, biases were added that make all keywords equally likely.",
-        "- Then it was calibrated on validation: scores were divided by 1.28.",
-        "- Then 0.5 was added to the bias of silence.",
+    assert lines("d16-gsc1") == []
+    assert lines("d16-gsc") == [
+        "- Balanced biases were added after training: all keywords are equally likely.",
+        "- The scores were calibrated on validation: they were divided by 1.28.",
+        "- The silence bias is 0.5: it was added to the bias of the class *silence*.",
     ]

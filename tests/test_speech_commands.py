@@ -104,9 +104,7 @@ def test_a_list_moves_single_recordings_too(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("there", [None, "validation_list.txt", "testing_list.txt"])
-def test_where_a_list_is_missing_the_hash_of_the_speaker_decides_and_the_dataset_says_so(
-    tmp_path: Path, there: str | None
-) -> None:
+def test_without_a_list_the_hash_of_the_speaker_decides_and_is_reported(tmp_path: Path, there: str | None) -> None:
     lists = {"validation_list.txt": names(VALIDATION), "testing_list.txt": names(TEST)}
     root = speech_commands(tmp_path, names(TRAIN, VALIDATION, TEST), {there: lists[there]} if there else None)
 
@@ -224,7 +222,7 @@ def test_the_choice_does_not_depend_on_the_order_in_which_files_are_listed(
         assert read_speech_commands(root, "gsc1", tmp_path / "archive") == expected
 
 
-def test_the_choice_does_not_depend_on_where_the_dataset_lies(tmp_path: Path) -> None:
+def test_the_choice_does_not_depend_on_the_path_of_the_dataset(tmp_path: Path) -> None:
     members = names(*(f"{number:08x}" for number in range(40)))
     here = speech_commands(tmp_path / "here", members)
     there = speech_commands(tmp_path / "far" / "away" / "speech commands", members)
@@ -271,10 +269,10 @@ def test_background_noise_is_never_a_word(tmp_path: Path) -> None:
 # ---- noise and spare words ---------------------------------------------------------------------------------
 
 
-def test_validation_with_noise_takes_its_silence_from_the_end_of_the_recordings(tmp_path: Path) -> None:
+def test_validation_noise_is_from_the_end_of_the_recordings(tmp_path: Path) -> None:
     root = speech_commands(tmp_path / "set", [*names(TRAIN), *names(VALIDATION)])
     (root / "_background_noise_" / "pink_noise.wav").unlink()
-    for number in range(2):  # ten seconds whose samples tell their second and their recording
+    for number in range(2):  # ten seconds whose samples encode their second and their recording
         seconds = np.repeat(np.arange(1, 11, dtype=np.int16) * 100 + number, 16_000)
         write_sound(root / "_background_noise_" / f"{number}.wav", seconds)
     for word in KEYWORDS:
@@ -287,8 +285,8 @@ def test_validation_with_noise_takes_its_silence_from_the_end_of_the_recordings(
     assert silent
     assert all(clip.path in dataset.noise and 8_000 <= clip.start_ms <= 9_000 for clip in silent)
     clips = load_split(dataset, "validation-noise", tmp_path / "cache", say=lambda line: None)
-    heard = clips.clips(np.flatnonzero(clips.labels == SILENCE))
-    assert set(np.unique(heard) // 100) <= {9, 10}  # the last two seconds, never the eight that train
+    chosen = clips.clips(np.flatnonzero(clips.labels == SILENCE))
+    assert set(np.unique(chosen) // 100) <= {9, 10}  # the last two seconds, never the eight that train
 
 
 def test_spare_words_are_all_other_unknown_words_of_the_training_speakers(tmp_path: Path) -> None:
@@ -415,7 +413,7 @@ def test_a_missing_data_folder_is_named_with_the_command_that_gets_it(tmp_path: 
 def test_a_missing_archive_is_named(tmp_path: Path) -> None:
     speech_commands(tmp_path / "speech_commands_v0.01", names(TRAIN, VALIDATION, TEST))
 
-    with pytest.raises(DatasetError, match="nowhere: there is no such folder; give Google's 12-class test archive"):
+    with pytest.raises(DatasetError, match="nowhere: there is no such folder; give the unpacked test archive"):
         read_task("gsc1", tmp_path, archive=tmp_path / "nowhere")
 
 
@@ -432,9 +430,7 @@ def test_an_unknown_task_lists_the_tasks(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("task", "newer"), [("gsc-both", "speech_commands_v0.02"), ("gsc", "speech_commands_composite")]
 )
-def test_both_versions_learn_from_the_newer_and_are_measured_by_the_older(
-    tmp_path: Path, task: str, newer: str
-) -> None:
+def test_both_versions_train_on_the_newer_and_test_on_the_older(tmp_path: Path, task: str, newer: str) -> None:
     older = speech_commands(tmp_path / "speech_commands_v0.01", names(TRAIN, VALIDATION, TEST))
     more = [f"{word}/{TRAIN}_nohash_{take}" for word in (*KEYWORDS, *OTHERS) for take in range(3)]
     speech_commands(tmp_path / newer, [*more, *names(VALIDATION, TEST)])
@@ -454,8 +450,8 @@ def test_both_versions_learn_from_the_newer_and_are_measured_by_the_older(
     assert any(newer in note for note in dataset.notes)
 
 
-def test_what_the_newer_version_left_out_is_learned_from_too_whatever_its_takes_are_called(tmp_path: Path) -> None:
-    """Takes were numbered anew: take 0 of the older version is take 1 of the newer, and its take 1 was left out."""
+def test_recordings_that_the_newer_version_left_out_are_trained_on(tmp_path: Path) -> None:
+    """Takes were renumbered: take 0 of the older version is take 1 of the newer, and its take 1 was left out."""
     older = speech_commands(tmp_path / "speech_commands_v0.01", names(TRAIN, VALIDATION, TEST))
     newer = speech_commands(tmp_path / "speech_commands_composite", names(TRAIN, VALIDATION, TEST))
     for word in ("yes", "bed"):
@@ -479,7 +475,7 @@ def test_what_the_newer_version_left_out_is_learned_from_too_whatever_its_takes_
     assert "2 of speech_commands_v0.01 that v0.02 left out" in dataset.notes[-1]
 
 
-def test_a_recording_that_cannot_be_opened_does_not_keep_the_others_from_being_read(tmp_path: Path) -> None:
+def test_an_unreadable_recording_does_not_stop_the_others(tmp_path: Path) -> None:
     older = speech_commands(tmp_path / "speech_commands_v0.01", names(TRAIN, VALIDATION, TEST))
     newer = speech_commands(tmp_path / "speech_commands_v0.02", names(TRAIN, VALIDATION, TEST))
     for root in (older, newer):
@@ -498,7 +494,7 @@ def test_versions_in_two_formats_cannot_be_compared(tmp_path: Path) -> None:
         read_task("gsc-both", tmp_path)
 
 
-def test_a_speaker_who_would_be_learned_from_and_tested_is_refused(tmp_path: Path) -> None:
+def test_a_speaker_in_training_and_test_is_refused(tmp_path: Path) -> None:
     lists: dict[str, list[str]] = {"validation_list.txt": [], "testing_list.txt": []}
     speech_commands(tmp_path / "speech_commands_v0.01", names(TRAIN, TEST), lists | {"testing_list.txt": names(TEST)})
     speech_commands(tmp_path / "speech_commands_v0.02", names(TRAIN, TEST), lists)
@@ -507,7 +503,7 @@ def test_a_speaker_who_would_be_learned_from_and_tested_is_refused(tmp_path: Pat
         read_task("gsc-both", tmp_path)
 
 
-def test_a_speaker_of_whom_only_an_unknown_word_would_be_learned_is_refused_too(tmp_path: Path) -> None:
+def test_a_held_out_speaker_with_only_an_unknown_word_in_training_is_refused(tmp_path: Path) -> None:
     lists: dict[str, list[str]] = {"validation_list.txt": [], "testing_list.txt": []}
     speech_commands(tmp_path / "speech_commands_v0.01", names(TRAIN, TEST), lists | {"testing_list.txt": names(TEST)})
     others = [name for name in names(TEST) if name.split("/")[0] in OTHERS]
@@ -522,7 +518,7 @@ def test_a_speaker_of_whom_only_an_unknown_word_would_be_learned_is_refused_too(
         read_task("gsc-both", tmp_path)
 
 
-def test_both_versions_must_be_there(tmp_path: Path) -> None:
+def test_both_versions_must_exist(tmp_path: Path) -> None:
     speech_commands(tmp_path / "speech_commands_v0.01", names(TRAIN, VALIDATION, TEST))
 
     with pytest.raises(DatasetError, match=r"speech_commands_composite: there is no such folder \(.* data composite"):
@@ -536,7 +532,7 @@ def test_a_missing_folder_is_named_without_the_task_too(tmp_path: Path) -> None:
         read_speech_commands(tmp_path / "nowhere", "gsc1")
 
 
-def test_too_few_unknown_words_are_not_passed_over_in_silence(tmp_path: Path) -> None:
+def test_too_few_unknown_words_are_noted(tmp_path: Path) -> None:
     root = speech_commands(tmp_path, names(TRAIN, VALIDATION, TEST, words=KEYWORDS))
 
     try:
@@ -556,6 +552,6 @@ def test_too_few_unknown_words_are_not_passed_over_in_silence(tmp_path: Path) ->
         ("composite", "data composite"),
     ],
 )
-def test_a_missing_folder_is_told_with_a_command_that_exists(tmp_path: Path, name: str, advice: str) -> None:
+def test_a_missing_folder_is_reported_with_an_existing_command(tmp_path: Path, name: str, advice: str) -> None:
     with pytest.raises(DatasetError, match=f"there is no such folder .*{advice}"):
         read_speech_commands(tmp_path / "nowhere", name)

@@ -25,7 +25,7 @@ def test_sounds_have_the_length_asked_for_and_one_level(minutes: npt.NDArray[np.
     assert np.sqrt(np.mean(minutes**2)) == pytest.approx(0.9, abs=0.1)  # scenes with a high peak lie below one
 
 
-def test_sounds_differ_in_colour_and_in_how_they_go_on(minutes: npt.NDArray[np.float32]) -> None:
+def test_sounds_differ_in_spectrum_and_over_time(minutes: npt.NDArray[np.float32]) -> None:
     seconds = minutes.reshape(240, RATE)
     assert (np.abs(seconds).max(axis=1) > 0.01).mean() > 0.95
     seconds = seconds[seconds.any(axis=1)]
@@ -39,7 +39,7 @@ def test_sounds_differ_in_colour_and_in_how_they_go_on(minutes: npt.NDArray[np.f
     assert np.percentile(unrest, 90) > 2  # single events
 
 
-def test_between_events_there_is_a_bed_to_be_heard(minutes: npt.NDArray[np.float32]) -> None:
+def test_there_is_background_noise_between_events(minutes: npt.NDArray[np.float32]) -> None:
     loudness = np.sqrt(np.square(minutes.reshape(-1, RATE // 100)).mean(axis=1))
     assert (loudness < 1e-5).mean() < 0.05
 

@@ -1,4 +1,4 @@
-"""Moving and compressing pictures, and comparing where the peaks go: experiments/measure/transformations.py."""
+"""Moving and compressing spectrograms, and comparing the peaks: experiments/measure/transformations.py."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ def transformations() -> ModuleType:
 
 
 def bright(*frames: int) -> npt.NDArray[np.float32]:
-    """Pictures (B, 2, 100) with one bright frame each."""
-    pictures = np.zeros((len(frames), 2, 100), np.float32)
-    pictures[np.arange(len(frames)), :, frames] = 1
-    return pictures
+    """Spectrograms (B, 2, 100) with one bright frame each."""
+    spectrograms = np.zeros((len(frames), 2, 100), np.float32)
+    spectrograms[np.arange(len(frames)), :, frames] = 1
+    return spectrograms
 
 
 @pytest.mark.parametrize(("frames", "goes_to"), [(20, (20, 70)), (-20, (30, 79)), (0, (0, 50, 99))])
@@ -33,7 +33,7 @@ def test_a_bright_frame_is_shifted_or_falls_off_the_edge(
     transformations: ModuleType, frames: int, goes_to: tuple[int, ...]
 ) -> None:
     moved = transformations.shifted(bright(0, 50, 99), frames)
-    np.testing.assert_array_equal([picture for picture in moved if picture.any()], bright(*goes_to))
+    np.testing.assert_array_equal([spectrogram for spectrogram in moved if spectrogram.any()], bright(*goes_to))
 
 
 def test_what_a_shift_uncovers_is_silence(transformations: ModuleType) -> None:
@@ -47,15 +47,15 @@ def test_what_a_shift_uncovers_is_silence(transformations: ModuleType) -> None:
 
 @pytest.mark.parametrize("frame", [2, 27, 49, 72, 97])
 def test_a_bright_frame_is_compressed_towards_the_middle(transformations: ModuleType, frame: int) -> None:
-    """Frame 27 lies 22.5 before the middle at 49.5, so it goes to 18 before it: 31.5, between frames 31 and 32."""
+    """Frame 27 is 22.5 before the middle at 49.5, so it goes to 18 before it: 31.5, between frames 31 and 32."""
     wanted = 49.5 + 0.8 * (frame - 49.5)
     light = transformations.compressed(bright(frame))[0, 0]
     assert np.flatnonzero(light).tolist() == pytest.approx([wanted] * np.count_nonzero(light), abs=1)
     assert (light * np.arange(100)).sum() / light.sum() == pytest.approx(wanted, abs=0.5)
 
 
-def test_a_compressed_picture_is_interpolated_and_has_silence_at_both_ends(transformations: ModuleType) -> None:
-    """A ramp stays a ramp: frame t of the new picture shows what lay at 49.5 + (t − 49.5) / 0.8."""
+def test_a_compressed_spectrogram_is_interpolated_and_has_silence_at_both_ends(transformations: ModuleType) -> None:
+    """A ramp stays a ramp: frame t of the new spectrogram is what was at 49.5 + (t − 49.5) / 0.8."""
     ramp = np.broadcast_to(np.arange(100, dtype=np.float32), (1, 2, 100))
     out = transformations.compressed(ramp)
     np.testing.assert_allclose(out[0, 1, 10:90], 49.5 + (np.arange(10, 90) - 49.5) / 0.8, atol=1e-4)
@@ -109,7 +109,7 @@ def test_temporal_weights_are_a_softmax_over_time(transformations: ModuleType) -
     np.testing.assert_allclose(transformations.temporal_weights(curves), [[0.25, 0.75], [0.5, 0.5]], atol=1e-6)
 
 
-def test_a_model_is_looked_at_before_any_recording(
+def test_a_model_is_checked_before_any_recording_is_read(
     transformations: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def not_yet(*_: object) -> None:
@@ -131,7 +131,7 @@ def test_missing_recordings_are_one_line(
     assert said.count("\n") == 1
 
 
-def test_the_record_is_of_a_released_model_and_says_what_the_figure_needs(repository: Path) -> None:
+def test_the_record_has_the_weights_and_curves_of_the_figure(repository: Path) -> None:
     path = repository / "results" / "measure" / "transformations.jsonl"
     (record,) = (json.loads(line) for line in path.read_text().splitlines())
     model = circlematch.load(record["model"])

@@ -1,12 +1,16 @@
 """Datasets: reading them, caching their audio, augmenting it, downloading it.
 
-dataset          what every dataset becomes
+dataset          the common form of every dataset
 speech_commands  Google Speech Commands, 12 classes
 mswc             Multilingual Spoken Words Corpus, Micro
 folder           any folder of words
 tasks            all of these by name
+composite        lays out the composite of both versions of Speech Commands
 cache            decoded audio, once, as a memory-mapped array
-augment          shifts and noise for training
+epoch            the clips of an epoch
+augment          shift, noise and speed of each training clip
+noise            the pool of white, recorded and synthetic noise
+synthetic_noise  random sounds that are not speech
 download         the official archives
-synthetic        words that no one spoke, for trying things out
+synthetic        synthesised words, for demonstrations and tests
 """

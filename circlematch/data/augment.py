@@ -1,7 +1,7 @@
-"""Augmentation of training clips: random shifts and noise (Section 4.1).
+"""Augmentation of training clips: random shifts, noise and speed (Section 4.1).
 
 Python draws the parameters of each clip; the engine applies them while it reads the samples. Both training steps,
-PyTorch's and the native one, get the same plan and so the same batch.
+PyTorch's and the native one, use the same plan and so the same batch.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["Augmenter"]
 
 
 class Augmenter:
-    """Draws augmentation plans from the generator given."""
+    """Draws augmentation plans."""
 
     def __init__(self, config: Augmentation, pool: NoisePool) -> None:
         self.config, self.pool = config, pool
@@ -35,22 +35,22 @@ class Augmenter:
         shift = generator.integers(-reach, reach, count, dtype=np.int32, endpoint=True)
         offset = generator.integers(*self.pool.white, count, dtype=np.uint32)
         noise_speed = np.ones(count, dtype=np.float32)
-        if self.pool.coloured is not None:
+        if self.pool.background is not None:
             silent = rows == ZEROS
-            coloured = generator.random(count) < np.where(silent, config.coloured_silence, config.coloured_speech)
+            recorded = generator.random(count) < np.where(silent, config.coloured_silence, config.coloured_speech)
             loudest = np.where(silent, config.loudest_silence_dbfs, config.loudest_coloured_dbfs)
             levels = generator.uniform(config.quietest_coloured_dbfs, loudest)
-            first, last = self.pool.coloured
+            first, last = self.pool.background
             places = generator.integers(first, last - self._reach_of_noise(), count, dtype=np.uint32)
-            level_dbfs, offset = np.where(coloured, levels, level_dbfs), np.where(coloured, places, offset)
-            noisy |= coloured
-            noise_speed = np.where(coloured, speeds(config.noise_speed, count, generator), 1).astype(np.float32)
+            level_dbfs, offset = np.where(recorded, levels, level_dbfs), np.where(recorded, places, offset)
+            noisy |= recorded
+            noise_speed = np.where(recorded, speeds(config.noise_speed, count, generator), 1).astype(np.float32)
         gain = np.where(noisy, 10.0 ** (level_dbfs / 20.0) * sign, 0.0)
         speed = speeds(config.speed, count, generator)
         return AugmentPlan(shift, offset, gain.astype(np.float32), self.pool.samples, speed, noise_speed)
 
     def _reach_of_noise(self) -> int:
-        """How many more samples than a clip has the fastest noise needs."""
+        """Extra samples needed when noise is played at its fastest speed."""
         return ceil((self.config.noise_speed - 1) * FRONT_END.clip_samples) + 5 if self.config.noise_speed > 1 else 0
 
 

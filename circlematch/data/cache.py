@@ -1,7 +1,7 @@
-"""Decoded audio, kept once as a memory-mapped array.
+"""Decoded audio as a memory-mapped array.
 
 The key is a hash of every file's path, size and time of change: when the files change, so does the key. A broken
-file is named, left out and counted.
+file is reported, left out and counted.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from circlematch.machine import usable_cores
 __all__ = ["AudioCache", "ClipSet", "decode", "default_cache", "load_split"]
 
 FORMAT = 2  # goes up when what is stored changes
-DECODED_AT_ONCE = 1024  # clips: 32 MB wait at most to be written
+DECODED_AT_ONCE = 1024  # clips: at most 32 MB wait to be written
 ZEROS = -1  # the row of a clip of digital silence
 
 Piece = tuple[Path, int]  # a second of a file, from this millisecond on
@@ -55,8 +55,8 @@ class ClipSet:
     labels: npt.NDArray[np.int64]  # (N,)
     speakers: tuple[str | None, ...]
     broken: dict[Path, str]
-    spare: int = 0  # how many clips at the end are for recipes with an `unknown_share` only
-    key: str = ""  # of `audio` in the cache; empty for samples from elsewhere
+    spare: int = 0  # clips at the end, used only by recipes with an `unknown_share`
+    key: str = ""  # of `audio` in the cache; empty for other samples
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -89,16 +89,16 @@ def load_split(
         raise DatasetError(f"{dataset.name} has no split {split!r}; it has {', '.join(dataset.splits)}")
     clips = dataset.splits[split] + (dataset.spare if spare else ())
     pieces = sorted({(clip.path, clip.start_ms) for clip in clips if clip.path is not None})
-    tell = say or _to_stderr
+    report = say or _to_stderr
     begins = f"{split}: decoding {len(pieces):,} recordings, once"
-    store = decode(pieces, cache or default_cache(), lambda: tell(begins))
+    store = decode(pieces, cache or default_cache(), lambda: report(begins))
     for reason in store.broken.values():
-        tell(f"left out: {reason}")
+        report(f"left out: {reason}")
     kept = [clip for clip in clips if clip.path is None or (clip.path, clip.start_ms) in store.row_of]
     if not kept:
         raise DatasetError(f"the split {split!r} of {dataset.name} has no readable clip")
     if store.broken:
-        tell(f"{split}: {len(store.broken)} broken files left out, {len(kept)} clips kept")
+        report(f"{split}: {len(store.broken)} broken files left out, {len(kept)} clips kept")
     return ClipSet(
         split,
         store.audio,
@@ -120,9 +120,9 @@ def _to_stderr(line: str) -> None:
 
 
 def decode(pieces: Sequence[Piece], cache: Path, begins: Callable[[], None] | None = None) -> AudioCache:
-    """Seconds of files as int16 at 16 kHz, from the cache where the same ones were decoded before.
+    """Seconds of files as int16 at 16 kHz, from the cache if the same ones were decoded before.
 
-    `begins` is called where they were not, before the work.
+    `begins` is called before decoding, if it is necessary.
     """
     folder = cache / _key(pieces)
     try:
@@ -172,7 +172,7 @@ def _build(pieces: Sequence[Piece], folder: Path) -> None:
         try:
             scratch.rename(folder)
         except OSError:
-            if not (folder / "index.json").is_file():  # anything but another process that was faster
+            if not (folder / "index.json").is_file():  # no other process has written it first
                 raise
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
@@ -183,7 +183,7 @@ def _decode_all(pieces: Sequence[Piece], target: Path) -> list[tuple[int, str]]:
     broken: list[tuple[int, str]] = []
     shape = (len(pieces), FRONT_END.clip_samples)
     header = {"descr": np.lib.format.dtype_to_descr(np.dtype(np.int16)), "fortran_order": False, "shape": shape}
-    # Written, not mapped: a full disk is then an OSError, where a mapped page that finds no room kills the process.
+    # Written, not mapped: a full disk is then an OSError, whereas a mapped page without space kills the process.
     with target.open("wb") as stream, ThreadPoolExecutor(usable_cores()) as pool:
         np.lib.format.write_array_header_1_0(stream, header)
         for first in range(0, len(pieces), DECODED_AT_ONCE):

@@ -1,6 +1,6 @@
 """The composite: v0.02's recordings for some words of Speech Commands and v0.01's for all others.
 
-It stands for v0.02 where only a part of it is at hand, and the released models were trained on it. Both versions split
+It replaces v0.02, of which only some words were available when the released models were trained. Both versions split
 their speakers by the same rule, so no speaker is in two splits. The words are links, not copies.
 """
 
@@ -15,7 +15,7 @@ from circlematch.errors import DatasetError
 
 __all__ = ["NEWER_WORDS", "lay_out"]
 
-# Of the keywords yes, no, up, down, left and go; right, on, off and stop are v0.01's, and so is the noise.
+# Among the keywords: yes, no, up, down, left and go. The noise is v0.01's.
 NEWER_WORDS = tuple(
     "yes no up down left go backward bed bird dog eight five house marvin nine one seven sheila six three tree two "
     "wow".split()
@@ -24,7 +24,7 @@ BESIDE = (OLDER, *(archive for task in ("gsc1", "gsc2") if (archive := TASKS[tas
 
 
 def lay_out(data: Path, out: Path) -> Path:
-    """Make the composite in `out` from both versions in `data`; returns its folder.
+    """Make the composite in `out` from both versions in `data`, and return its folder.
 
     Links to v0.01 and to the test archives are put beside it, so that `out` can be a data folder.
     """

@@ -7,10 +7,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["HELD_OUT_NOISE", "SILENCE", "UNKNOWN", "Clip", "Dataset", "rank", "speaker_of"]
+__all__ = ["CC_BY_4", "HELD_OUT_NOISE", "SILENCE", "UNKNOWN", "Clip", "Dataset", "rank", "speaker_of"]
 
 UNKNOWN = "unknown"
 SILENCE = "silence"
+CC_BY_4 = "CC BY 4.0"  # the licence of all published datasets here
 HELD_OUT_NOISE = 0.2  # the end of each recording of noise, never trained on
 
 
@@ -26,16 +27,16 @@ class Clip:
 
 @dataclass(frozen=True)
 class Dataset:
-    """A task: its classes and its splits ("train", "validation", "test", and "archive" where there is one)."""
+    """A task: its classes and its splits: "train", "validation", "test", and "archive" if it was found."""
 
     name: str
     labels: tuple[str, ...]
     splits: dict[str, tuple[Clip, ...]]
-    split_rule: str  # in words: how the splits were made
+    split_rule: str  # how the splits were made
     licence: str
     source: str
     notes: tuple[str, ...] = ()
-    spare: tuple[Clip, ...] = ()  # more unknown words of the training speakers, for recipes that want them
+    spare: tuple[Clip, ...] = ()  # unknown words of training speakers that are in no split
     noise: tuple[Path, ...] = ()  # recordings of noise; the last HELD_OUT_NOISE of each is for validation
 
     def sizes(self) -> dict[str, int]:

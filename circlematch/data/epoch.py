@@ -1,7 +1,7 @@
 """The clips of an epoch.
 
-In the paper's recipe an epoch is every clip of the split once. A recipe may set the share of the background instead:
-then an epoch is every keyword clip once and a new random draw of unknown words and of silence.
+In the paper's recipe an epoch is every clip of the split once. If a recipe sets the share of the background, an epoch
+is every keyword clip once and a new random draw of unknown words and of silence.
 """
 
 from __future__ import annotations

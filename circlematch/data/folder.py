@@ -1,6 +1,6 @@
 """Any folder of words: one folder per word, recordings inside.
 
-The split keeps speakers apart where the files tell who speaks, and says which rule it used:
+The split keeps speakers apart if the files name the speakers; its rule is reported:
 
     word/speaker/take.wav             the speaker is a folder
     word/0a7c2a8d_nohash_0.wav        the speaker stands before _nohash_
@@ -79,7 +79,7 @@ def _is_recording(path: Path) -> bool:
 
 
 def _speakers(root: Path, files: dict[str, list[Path]]) -> tuple[dict[Path, str], str]:
-    """The speaker of every file and the rule that found it; empty where no rule fits all files."""
+    """The speaker of every file and the rule that found it; empty if no rule fits all files."""
     rules: list[tuple[str, Callable[[PurePosixPath], str | None]]] = [
         ("speaker = folder below the word", lambda path: path.parts[1] if len(path.parts) > 2 else None),
         ("speaker = file name before _nohash_", lambda path: speaker_of(path.name)),
@@ -97,10 +97,10 @@ def _speakers(root: Path, files: dict[str, list[Path]]) -> tuple[dict[Path, str]
                 words[name].add(label)
         complete = len(found) == sum(map(len, files.values()))
         # A name that occurs in one word only may be the word itself ("yes_01"); most names must occur in several.
-        several = sum(len(heard) > 1 for heard in words.values())
+        several = sum(len(labels) > 1 for labels in words.values())
         if complete and len(words) >= FEWEST_SPEAKERS and 2 * several >= len(words):
             return found, f"by speaker ({rule}; {len(words)} speakers)"
-    return {}, "by a hash of each file's name (the files do not tell the speaker)"
+    return {}, "by a hash of each file's name (the files do not name the speaker)"
 
 
 def _before_number(path: PurePosixPath) -> str | None:
@@ -120,7 +120,7 @@ def _split_by_speaker(speakers: dict[Path, str]) -> dict[Path, str]:
     queue = rank(takes, salt="speaker")
     most = max(queue, key=lambda speaker: takes[speaker])
     queue.remove(most)
-    queue.insert(0, most)  # they are taken from the other end
+    queue.insert(0, most)  # speakers are taken from the other end
     for split in ("validation", "test"):
         held = 0
         while held < wanted and len(queue) > (2 if split == "validation" else 1):
@@ -142,8 +142,8 @@ def _split_by_file(root: Path, files: dict[str, list[Path]]) -> dict[Path, str]:
 
 
 def _check_every_word_is_trained(root: Path, labels: tuple[str, ...], train: list[Clip], rule: str) -> None:
-    heard = {clip.label for clip in train}
-    absent = [label for index, label in enumerate(labels) if index not in heard]
+    trained = {clip.label for clip in train}
+    absent = [label for index, label in enumerate(labels) if index not in trained]
     if absent:
         raise DatasetError(
             f"{root}: split {rule}, no training speaker says {', '.join(absent)}; record more speakers of it"

@@ -1,7 +1,7 @@
 """Multilingual Spoken Words Corpus, Micro: 31 English or 20 Spanish words, with the released manifests (Section 4.1).
 
 Either `<lang>_splits.csv` (SET, LINK, WORD, VALID, SPEAKER, GENDER) or `<lang>_train.csv`, `<lang>_dev.csv` and
-`<lang>_test.csv` (LINK, WORD, VALID, SPEAKER, GENDER); the clips lie under `<lang>/clips/<word>/`.
+`<lang>_test.csv` (LINK, WORD, VALID, SPEAKER, GENDER); the clips are in `<lang>/clips/<word>/`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import unicodedata
 from collections.abc import Iterator
 from pathlib import Path
 
-from circlematch.data.dataset import Clip, Dataset
+from circlematch.data.dataset import CC_BY_4, Clip, Dataset
 from circlematch.errors import DatasetError
 
 __all__ = ["EN31", "ES20", "read_mswc"]
@@ -28,8 +28,7 @@ ES20 = tuple(
         "cero uno dos tres cuatro cinco seis siete ocho nueve"
     ).split()
 )
-SETS = {"train": "train", "dev": "validation", "test": "test"}  # the manifests' word -> ours
-LICENCE = "CC BY 4.0"
+SETS = {"train": "train", "dev": "validation", "test": "test"}  # name in the manifests -> split
 SOURCE = "Multilingual Spoken Words Corpus, MLCommons, 2021"
 
 
@@ -57,7 +56,7 @@ def read_mswc(root: Path, name: str, language: str, labels: tuple[str, ...]) -> 
         labels,
         {split: tuple(clips) for split, clips in splits.items()},
         "released manifests",
-        LICENCE,
+        CC_BY_4,
         SOURCE,
         notes,
     )

@@ -1,10 +1,9 @@
 """Noise for training: white noise (Section 4.1), recorded noise and synthetic noise.
 
-All of it lies in one pool of samples. The noise of a clip is a stretch of the pool, from a random position, times a
-gain. White noise has a mean square of one, and so has each recording and each synthetic scene, except the third of the
-scenes whose peak would then exceed `synthetic_noise.CREST`: they are quieter. A network overfits a fixed pool: with a
-quarter of an hour of synthetic noise, false accepts were 0.02 % in the pool and 1.2 % in new noise. So a part of the
-pool is replaced in each epoch.
+All noise is in one pool of samples. The noise of a clip is a part of the pool, from a random position, times a gain.
+Noise is scaled to unit RMS. About a third of the synthetic scenes are scaled lower, to keep their crest factor below
+`synthetic_noise.CREST`. A network overfits a fixed pool: with a quarter of an hour of synthetic noise, false accepts
+were 0.02% in the pool and 1.2% in new noise. So a part of the pool is replaced in each epoch.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ __all__ = ["NoisePool", "make_pool"]
 WHITE_SAMPLES = 2**18  # sixteen seconds, which fit into a processor cache
 PIECE_SAMPLES = 2**21  # two minutes of synthetic noise
 PIECES = 8  # in the pool at a time
-KEPT_PIECES = 2 * PIECES  # in memory, for restarts, which go back to the first epochs
+KEPT_PIECES = 2 * PIECES  # in memory, for restarts, which repeat the first epochs
 CLIP = FRONT_END.clip_samples
 
 Samples = npt.NDArray[np.float32]
@@ -35,17 +34,17 @@ class SyntheticPieces:
 
     def __init__(self, seed: int, recordings: Sequence[Samples], to: Samples) -> None:
         self.places = to.reshape(PIECES, PIECE_SAMPLES)
-        self.there = [-1] * PIECES
+        self.loaded = [-1] * PIECES
         self._piece = lru_cache(KEPT_PIECES)(
             lambda number: synthetic_noise(np.random.default_rng([seed, number]), PIECE_SAMPLES, recordings)
         )
 
-    def bring_to(self, epoch: int) -> None:
-        """Fill in the pieces of an epoch, whatever was there before."""
+    def load(self, epoch: int) -> None:
+        """Load the pieces of this epoch."""
         for number in range(epoch, epoch + PIECES):
             place = number % PIECES
-            if self.there[place] != number:
-                self.places[place], self.there[place] = self._piece(number), number
+            if self.loaded[place] != number:
+                self.places[place], self.loaded[place] = self._piece(number), number
 
 
 @dataclass(frozen=True)
@@ -54,17 +53,17 @@ class NoisePool:
 
     samples: Samples
     white: tuple[int, int]
-    coloured: tuple[int, int] | None = None  # recorded and synthetic noise; None without it
+    background: tuple[int, int] | None = None  # recorded and synthetic noise; None if there is only white noise
     synthetic: SyntheticPieces | None = None  # fills the end of the samples
 
     def bring_to(self, epoch: int) -> None:
-        """Make the samples those of an epoch, whatever they were before."""
+        """Load this epoch's noise into the pool."""
         if self.synthetic is not None:
-            self.synthetic.bring_to(epoch)
+            self.synthetic.load(epoch)
 
 
 def make_pool(seed: int, recordings: Sequence[Samples] | None = None) -> NoisePool:
-    """White noise that depends on `seed` only; with recordings, these and synthetic noise after it."""
+    """White noise from `seed`; if recordings are given, they and synthetic noise follow it."""
     white = np.random.default_rng([seed, WHITE_SAMPLES]).standard_normal(WHITE_SAMPLES, dtype=np.float32)
     places = (0, WHITE_SAMPLES - CLIP)
     if recordings is None:
@@ -72,5 +71,5 @@ def make_pool(seed: int, recordings: Sequence[Samples] | None = None) -> NoisePo
     recorded = [levelled(recording) for recording in recordings]
     samples = np.concatenate([white, *recorded, np.empty(PIECES * PIECE_SAMPLES, dtype=np.float32)])
     synthetic = SyntheticPieces(seed, recordings, samples[-PIECES * PIECE_SAMPLES :])
-    synthetic.bring_to(0)
+    synthetic.load(0)
     return NoisePool(samples, places, (WHITE_SAMPLES, samples.size - CLIP), synthetic)

@@ -1,6 +1,6 @@
 """Google Speech Commands, 12 classes: ten words, unknown words and silence (Section 4.1).
 
-The official lists decide the split; where a list is missing, so does the rule that made it (a hash of the speaker).
+The official lists decide the split, or if a list is missing, the rule that made it (a hash of the speaker).
 Unknown words come from the same split as the keywords, chosen by `rank`, which is the same on every machine.
 Silence is digital zero, as in the paper; Google's 12-class test archive, whose silence is real noise, is a split of
 its own ("archive"), and so is the same archive with digital silence ("archive-zero"). "validation-noise" is the
@@ -17,7 +17,7 @@ from pathlib import Path
 
 from circlematch.audio import SUFFIXES, duration
 from circlematch.config import FRONT_END
-from circlematch.data.dataset import HELD_OUT_NOISE, SILENCE, UNKNOWN, Clip, Dataset, rank, speaker_of
+from circlematch.data.dataset import CC_BY_4, HELD_OUT_NOISE, SILENCE, UNKNOWN, Clip, Dataset, rank, speaker_of
 from circlematch.errors import AudioError, DatasetError
 
 __all__ = [
@@ -45,7 +45,6 @@ NOISE = "_background_noise_"
 NOISE_STEP_MS = 250  # between two clips of held-out noise
 END_BYTES = 2**13
 HASH_RANGE = 2**27  # buckets of the official rule
-LICENCE = "CC BY 4.0"
 SOURCE = "Speech Commands, Pete Warden, Google, 2018 (arXiv:1804.03209)"
 
 
@@ -97,23 +96,23 @@ def read_speech_commands(root: Path, name: str, archive: Path | None = None) -> 
     if archive is not None:
         splits |= _archive_splits(archive, "archive")
     rule = "official lists" if len(lists) == len(LISTS) else "hash of the speaker (a list is missing)"
-    return Dataset(name, LABELS, splits, rule, LICENCE, SOURCE, notes, spare, tuple(noise))
+    return Dataset(name, LABELS, splits, rule, CC_BY_4, SOURCE, notes, spare, tuple(noise))
 
 
 def read_both_versions(data: Path, folder: str, name: str, archive: Path | None = None) -> Dataset:
     """Training speakers of both versions for training; validation and test of v0.01.
 
     The training clips are those of `folder`, which holds the composite or the whole of v0.02, and the recordings of
-    v0.01 that v0.02 left out: faint, cut and unclear ones, a ninth of v0.01, which its test sets contain too. Both
-    versions split the speakers by the same rule, so no speaker of v0.01's validation or test set is trained on.
-    v0.02's own archive is a split of its own, "archive-v2", where it lies beside the others.
+    v0.01 that v0.02 left out: a ninth of v0.01, faint, truncated or unclear. The test sets of v0.01 have such ones too.
+    Both versions split the speakers by the same rule, so no speaker of v0.01's validation or test set is trained on.
+    v0.02's own archive is a split of its own, "archive-v2", if it is beside the others.
     """
     newer = data / folder
     second = read_speech_commands(newer, name)
     first = read_speech_commands(data / OLDER, "gsc1", archive)
-    heard = (*first.splits["train"], *first.spare)
-    lacking = left_out(heard, (*second.splits["train"], *second.spare), newer)
-    older = [clip for clip in heard if clip.path is not None and lacking.get(clip.path)]
+    trained = (*first.splits["train"], *first.spare)
+    lacking = left_out(trained, (*second.splits["train"], *second.spare), newer)
+    older = [clip for clip in trained if clip.path is not None and lacking.get(clip.path)]
     keywords = tuple(clip for clip in older if LABELS[clip.label] != UNKNOWN)
     spare = (*second.spare, *(clip for clip in older if LABELS[clip.label] == UNKNOWN))
     splits = first.splits | {"train": (*second.splits["train"], *keywords)}
@@ -133,8 +132,9 @@ def read_both_versions(data: Path, folder: str, name: str, archive: Path | None 
 def left_out(older: Sequence[Clip], newer: Sequence[Clip], root: Path) -> dict[Path, bool]:
     """Whether a recording of the older version is missing from the newer one, in `root`.
 
-    v0.02 numbers the takes of a speaker anew, so file names cannot be compared; the last bytes of the files of the same
-    word and speaker are. Words that `root` lacks, or links to the older version, are not in the result.
+    v0.02 renumbers the recordings of a speaker, so file names cannot be compared. The last bytes of the files of the
+    same word and speaker are compared instead. Words that `root` lacks, or links to the older version, are not in the
+    result.
     """
     folders = {clip.path.parent for clip in older if clip.path is not None}
     other = {
@@ -174,7 +174,7 @@ def _end_of(path: Path) -> bytes:
 
 
 def _origin(words: dict[str, Path]) -> str:
-    """A note on a composite: which words are v0.02's; empty for a set whose words are no links."""
+    """A note on a composite: which words are v0.02's; empty if no word is a link."""
     if not any(path.is_symlink() for path in words.values()):
         return ""
     newer = [word for word, path in words.items() if path.resolve().parent.name != OLDER]
@@ -219,7 +219,7 @@ def _with_noise(clips: tuple[Clip, ...], noise: dict[Path, float]) -> tuple[Clip
 
 
 def _too_few_unknown(split: str, clips: tuple[Clip, ...]) -> str:
-    """A note on a split that has fewer unknown words than silence clips; empty where there are enough."""
+    """A note on a split that has fewer unknown words than silence clips; empty if there are enough."""
     unknown, silence = (sum(LABELS[clip.label] == label for clip in clips) for label in (UNKNOWN, SILENCE))
     return f"{split} has {unknown} recordings of unknown words instead of {silence}" if unknown < silence else ""
 
@@ -245,7 +245,7 @@ def _recordings(folder: Path) -> list[Path]:
 
 
 def _read_lists(root: Path) -> dict[str, frozenset[str]]:
-    """The official lists that are there, as `word/stem`."""
+    """The official lists that exist, as `word/stem`."""
     return {
         split: frozenset(
             line.strip().rsplit(".", 1)[0] for line in (root / name).read_text().splitlines() if line.strip()

@@ -2,7 +2,7 @@
 
 A word is a row of phones. Voiced phones are harmonics of a gliding pitch under three formant peaks; hisses are
 filtered noise; stops are a gap and a burst. A speaker has a pitch, a vocal tract length, a tempo and a loudness, so
-the same word differs between speakers much as it does in life, and the order of the phones matters.
+the same word differs between speakers as in real speech, and the order of the phones matters.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ PHONES = {
     " ": Phone((400, 1400, 2400), 0.0, ms=50),
 }
 
-# Some are the same phones in another order: only timing tells them apart.
+# Some are the same phones in another order: only timing distinguishes them.
 WORDS = {
     "sali": "sali",
     "lisa": "lisa",
@@ -94,9 +94,9 @@ def say(phones: str, speaker: Speaker, generator: np.random.Generator) -> npt.ND
     """One second of audio with the word at a random position."""
     unknown = set(phones) - PHONES.keys()
     if not phones:
-        raise UsageError(f"a word needs at least one phone; there are {' '.join(PHONES)}")
+        raise UsageError(f"a word needs at least one phone; known: {' '.join(PHONES)}")
     if unknown:
-        raise UsageError(f"no phone is written {', '.join(sorted(unknown))}; there are {' '.join(PHONES)}")
+        raise UsageError(f"unknown phone {', '.join(sorted(unknown))}; known: {' '.join(PHONES)}")
     tempo = speaker.tempo * generator.uniform(0.92, 1.08)
     lengths = [int(RATE / 1000 * PHONES[p].ms * tempo * generator.uniform(0.9, 1.1)) for p in phones]
     voice = _voice(phones, lengths, speaker, generator)

@@ -153,8 +153,8 @@ def _room_tone(generator: Generator, count: int) -> Sound:
     rumble, corner, tilt = _between(generator, 0.3, 30), _between(generator, 40, 400), generator.uniform(0, 0.9)
 
     def colour(hertz: Sound) -> Sound:
-        heard = np.maximum(hertz, 20.0)
-        return np.asarray((heard / 1000) ** -tilt + rumble / (1 + (heard / corner) ** 2))
+        audible = np.maximum(hertz, 20.0)
+        return np.asarray((audible / 1000) ** -tilt + rumble / (1 + (audible / corner) ** 2))
 
     return _coloured(generator, count, colour)
 

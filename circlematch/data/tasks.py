@@ -1,4 +1,4 @@
-"""The tasks by name: where their data lies under a data folder, and how it is read."""
+"""The tasks by name: their classes, the folder of their data, and how it is read."""
 
 from __future__ import annotations
 
@@ -9,7 +9,13 @@ from pathlib import Path
 from circlematch.data.dataset import Dataset
 from circlematch.data.folder import read_folder
 from circlematch.data.mswc import EN31, ES20, read_mswc
-from circlematch.data.speech_commands import COMPOSITE, NEWER, read_both_versions, read_speech_commands
+from circlematch.data.speech_commands import (
+    COMPOSITE,
+    LABELS,
+    NEWER,
+    read_both_versions,
+    read_speech_commands,
+)
 from circlematch.errors import DatasetError, UsageError
 
 __all__ = ["TASKS", "Source", "Task", "read_task"]
@@ -19,60 +25,81 @@ __all__ = ["TASKS", "Source", "Task", "read_task"]
 class Task:
     """A dataset that CircleMatch knows by name."""
 
-    title: str
-    folder: str  # its usual name below the data folder
+    name: str  # in tables
+    title: str  # for help texts: sentences on its data and classes
+    folder: str  # its usual name below the data folder; empty where the task reads several folders
+    labels: tuple[str, ...]
     read: Callable[[Path, Path | None], Dataset]
-    archive: str | None = None  # usual name of Google's test archive
+    archive: str | None = None  # folder of the official test archive, if there is one
+    archive_url: str | None = None
     download: str | None = None  # name for `circlematch data get`
 
-    @property
-    def archive_url(self) -> str:
-        """Where Google publishes the test archive."""
-        return f"http://download.tensorflow.org/data/{self.archive}.tar.gz"
+
+def _speech_commands(
+    name: str,
+    title: str,
+    folder: str,
+    version: str,
+    read: Callable[[Path, Path | None], Dataset],
+    download: str | None = None,
+) -> Task:
+    """A task of Speech Commands; `version` is that of its test archive."""
+    archive = f"speech_commands_test_set_v{version}"
+    url = f"http://download.tensorflow.org/data/{archive}.tar.gz"
+    return Task(name, title, folder, LABELS, read, archive, url, download)
 
 
 TASKS: dict[str, Task] = {
-    "gsc1": Task(
-        "Speech Commands v0.01, 12 classes",
+    "gsc1": _speech_commands(
+        "Speech Commands v0.01",
+        "Speech Commands v0.01, 12 classes.",
         "speech_commands_v0.01",
+        "0.01",
         lambda root, archive: read_speech_commands(root, "gsc1", archive),
-        archive="speech_commands_test_set_v0.01",
         download="gsc1",
     ),
-    "gsc2": Task(
-        "Speech Commands v0.02, 12 classes",
+    "gsc2": _speech_commands(
+        "Speech Commands v0.02",
+        "Speech Commands v0.02, 12 classes.",
         "speech_commands_v0.02",
+        "0.02",
         lambda root, archive: read_speech_commands(root, "gsc2", archive),
-        archive="speech_commands_test_set_v0.02",
         download="gsc2",
     ),
-    "composite": Task(
-        "Speech Commands, v0.02 for some words and v0.01 for the others; 12 classes, tested on v0.02's archive",
-        "speech_commands_composite",
+    "composite": _speech_commands(
+        "the composite",
+        "Speech Commands v0.02 for some words and v0.01 for the others, 12 classes.",
+        COMPOSITE,
+        "0.02",
         lambda root, archive: read_speech_commands(root, "composite", archive),
-        archive="speech_commands_test_set_v0.02",
     ),
-    "gsc": Task(
-        "the composite and what v0.02 left out of v0.01 for training, v0.01 for validation and test; 12 classes",
-        "",  # both sets lie side by side in the data folder
-        lambda root, archive: read_both_versions(root, COMPOSITE, "gsc", archive),
-        archive="speech_commands_test_set_v0.01",
-    ),
-    "gsc-both": Task(
-        "v0.02 and what it left out of v0.01 for training, v0.01 for validation and test; 12 classes",
+    "gsc": _speech_commands(
+        "the composite and v0.01",
+        "Trained on the composite and the v0.01 recordings that v0.02 dropped; tested on v0.01. 12 classes.",
         "",
+        "0.01",
+        lambda root, archive: read_both_versions(root, COMPOSITE, "gsc", archive),
+    ),
+    "gsc-both": _speech_commands(
+        "Speech Commands v0.02 and v0.01",
+        "Trained on v0.02 and the v0.01 recordings that v0.02 dropped; tested on v0.01. 12 classes.",
+        "",
+        "0.01",
         lambda root, archive: read_both_versions(root, NEWER, "gsc-both", archive),
-        archive="speech_commands_test_set_v0.01",
     ),
     "en31": Task(
-        "MSWC Micro, 31 English words",
+        "MSWC Micro EN31",
+        "MSWC Micro, 31 English words.",
         "mswc_microset",
+        EN31,
         lambda root, _: read_mswc(root, "en31", "en", EN31),
         download="mswc-micro",
     ),
     "es20": Task(
-        "MSWC Micro, 20 Spanish words",
+        "MSWC Micro ES20",
+        "MSWC Micro, 20 Spanish words.",
         "mswc_microset",
+        ES20,
         lambda root, _: read_mswc(root, "es20", "es", ES20),
         download="mswc-micro",
     ),
@@ -98,9 +125,9 @@ class Source:
 
 
 def read_task(name: str | None, data: Path, archive: Path | None = None) -> Dataset:
-    """A named task whose data lies in `data` or in its usual folder below; without a name, a folder of words.
+    """Read a task from `data`, or from its usual folder below; without a name, a folder of words.
 
-    `archive` is Google's test archive; without it, one with its usual name beside the data is used.
+    `archive` is the official test archive; without it, one with its usual name beside the data is used.
     """
     if name is not None and name not in TASKS:
         raise UsageError(f"no task is called {name!r}; there are {', '.join(TASKS)}, or give --data alone")
@@ -115,5 +142,5 @@ def read_task(name: str | None, data: Path, archive: Path | None = None) -> Data
         beside = [path / task.archive for path in (data, root.parent) if (path / task.archive).is_dir()]
         archive = beside[0] if beside else None
     if archive is not None and not archive.is_dir():
-        raise DatasetError(f"{archive}: there is no such folder; give Google's 12-class test archive, unpacked")
+        raise DatasetError(f"{archive}: there is no such folder; give the unpacked test archive")
     return task.read(root, archive)

@@ -1,6 +1,6 @@
-"""The paper in PyTorch: the definition that the C engine is held to. Needs torch.
+"""The paper in PyTorch: the definition that the C engine is tested against. Needs torch.
 
-encoder       log-mel picture -> frame features, Section 3.2
+encoder       log-mel spectrogram -> frame features, Section 3.2
 lifting       the encoder's two lifting blocks, Eq. (1)
 matching      prototypes, responses and their strength, Eqs. (2)–(3)
 circular      statistics on the circle, Eqs. (4)–(7)

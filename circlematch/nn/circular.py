@@ -1,4 +1,4 @@
-"""Circular temporal statistics: when do the prototypes answer, seen as angles on a circle, Eqs. (4)–(7).
+"""Circular temporal statistics: when the prototypes respond, as angles on a circle, Eqs. (4)–(7).
 
 Frame t of T stands at the angle 2πt/T. A curve with one sharp peak has a moment of length 1 that points to the
 peak; a flat curve has a moment of length 0. Rolling all curves by the same number of frames turns all moments by

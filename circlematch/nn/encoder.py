@@ -1,4 +1,4 @@
-"""The acoustic encoder: a log-mel picture becomes one small vector per frame, Section 3.2."""
+"""The acoustic encoder: a log-mel spectrogram becomes one small vector per frame, Section 3.2."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ class BandProjection(nn.Module):
         """(B, D, rows, T) -> (B, bands·features, T)."""
         B, D, rows, T = x.shape
         banded = x.reshape(B, D, self.bands, rows // self.bands, T)
-        grouped = banded.transpose(1, 2).reshape(B, rows * D, T)  # a band's channels lie together
+        grouped = banded.transpose(1, 2).reshape(B, rows * D, T)  # a band's channels are adjacent
         projected: Tensor = self.map(grouped)
         return projected
 
 
 class Encoder(nn.Module):
-    """Log-mel picture X -> frame features H, Section 3.2. Looks ahead 11 frames."""
+    """Log-mel spectrogram X -> frame features H, Section 3.2. Looks ahead 11 frames."""
 
     def __init__(self, config: Network) -> None:
         super().__init__()

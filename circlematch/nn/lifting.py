@@ -30,7 +30,7 @@ class LiftingFilter(nn.Module):
 
 
 class LiftingBlock(nn.Module):
-    """A' = A + ½ P(B), B' = B + ½ U(A'), Eq. (1). Invertible whatever P and U are."""
+    """A' = A + ½ P(B), B' = B + ½ U(A'), Eq. (1). Invertible for any P and U."""
 
     def __init__(self, width: int, slope: float) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""The whole network: log-mel picture in, class scores out."""
+"""The whole network: log-mel spectrogram in, class scores out."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ class CircleMatch(nn.Module):
             raise UsageError(f"the input has {log_mel.shape[-1]} frames; at least {self.config.prototypes} are needed")
 
     def parameter_count(self) -> int:
-        """How many numbers are learned."""
+        """The number of learned parameters."""
         return sum(parameter.numel() for parameter in self.parameters())
 
     def tensors(self) -> Tensors:

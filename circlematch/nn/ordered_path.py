@@ -1,4 +1,4 @@
-"""The ordered-path score: how well do the prototypes answer one after the other, Eq. (8).
+"""The ordered-path score: how well the prototypes respond one after the other, Eq. (8).
 
 A path picks one frame per prototype, t₁ < t₂ < … < t_M. The score is a soft maximum over all of them, by dynamic
 programming in the log domain, so that float32 is enough for any responses:
@@ -35,7 +35,7 @@ def path_score(responses: Tensor, temperature: float) -> Tensor:
 
 
 def path_marginals(responses: Tensor, temperature: float) -> Tensor:
-    """Where the paths run: the probability that prototype s stands on frame t, (…, M, T), summing to 1 over T."""
+    """Marginals of the paths: the probability that prototype s stands on frame t, (…, M, T), summing to 1 over T."""
     with torch.no_grad():
         scaled = responses / temperature
         return _marginals(scaled, _ahead(_cut(scaled)))

@@ -25,7 +25,7 @@ def mel_filters() -> Tensor:
 
 
 def plain_log_mel(samples: Tensor, filters: Tensor, window: Tensor) -> Tensor:
-    """Log-mel pictures with torch.stft: (B, samples) -> (B, 32, T), the frames of our front end.
+    """Log-mel spectrograms with torch.stft: (B, samples) -> (B, 32, T), the frames of our front end.
 
     torch centres a window of 400 in its 512 samples, so 56 more zeros stand on either side.
     """
@@ -45,7 +45,7 @@ def plain_log_mel(samples: Tensor, filters: Tensor, window: Tensor) -> Tensor:
 
 
 class PlainLoop:
-    """Shift, noise, features, forward, backward and AdamW, each as PyTorch offers it."""
+    """Shift, noise, features, forward, backward and AdamW, each with PyTorch's own functions."""
 
     def __init__(self, network: Network, recipe: Recipe, threads: int) -> None:
         torch.set_num_threads(threads)
@@ -67,7 +67,7 @@ class PlainLoop:
         return float(loss.detach())
 
     def _augmented(self, samples: Tensor) -> Tensor:
-        """Random shifts with zeros behind them, and white noise."""
+        """Random shifts, filled with zeros, and white noise."""
         settings = self.recipe.augmentation
         B, length = samples.shape
         reach = settings.shift_ms * FRONT_END.sample_rate_hz // 1000

@@ -1,4 +1,4 @@
-"""One window at a time in PyTorch and in ONNX Runtime: what exports are compared with, and the stream's speed."""
+"""One window at a time in PyTorch and in ONNX Runtime: the reference for exports and for the speed of the stream."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def _network(config: Network, tensors: Tensors) -> CircleMatch:
 
 
 def torch_scorer(config: Network, tensors: Tensors) -> WindowScorer:
-    """The network as it is defined; it leaves torch with one thread."""
+    """The network in PyTorch; sets torch to one thread."""
     network = _network(config, tensors)
     torch.set_num_threads(1)
 
@@ -40,12 +40,12 @@ def torch_scorer(config: Network, tensors: Tensors) -> WindowScorer:
 
 
 def onnx_scorer(config: Network, tensors: Tensors) -> WindowScorer | None:
-    """The same network in ONNX Runtime on one thread; None where onnx, onnxscript or onnxruntime is missing."""
+    """The same network in ONNX Runtime on one thread; None if onnx, onnxscript or onnxruntime is missing."""
     if any(importlib.util.find_spec(name) is None for name in ("onnx", "onnxscript", "onnxruntime")):
         return None
     runtime = importlib.import_module("onnxruntime")
-    picture = torch.zeros(1, FRONT_END.mel_bands, FRONT_END.clip_frames)
-    program = torch.onnx.export(_network(config, tensors), (picture,), dynamo=True, verbose=False)
+    spectrogram = torch.zeros(1, FRONT_END.mel_bands, FRONT_END.clip_frames)
+    program = torch.onnx.export(_network(config, tensors), (spectrogram,), dynamo=True, verbose=False)
     assert program is not None
     options = runtime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1

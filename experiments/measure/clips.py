@@ -4,11 +4,10 @@ python experiments/measure/clips.py MODEL…      released models' names; record
 
 Both versions of Speech Commands split their speakers by the same rule, so no speaker of v0.02's archive was trained on.
 
-For the release models, missed words are counted by level, that of a word's loudest 0.2 s. Speech Commands holds
-recordings in which nothing is audible; calling one of them silence counts as an error. The answers of the model of the
-paper's recipe to the same words are beside them. v0.02 left out faint, cut and unclear recordings of v0.01: of the
-keywords that the composite takes from v0.02, validation's recordings that it kept and that it left out are counted
-apart.
+For the release models, missed words are counted by the level of their loudest 0.2 s. Some recordings of Speech Commands
+are inaudible; classifying one of them as silence counts as an error. The record also has the classes that the model of
+the paper's recipe gives these words. v0.02 left out faint, truncated and unclear recordings of v0.01: for the keywords
+that the composite takes from v0.02, validation recordings that v0.02 kept and those it left out are counted separately.
 """
 
 from __future__ import annotations
@@ -46,30 +45,30 @@ STEP, WINDOW = FRONT_END.sample_rate_hz // 100, 20  # samples; steps
 def levels(clips: npt.NDArray[np.int16]) -> npt.NDArray[np.float64]:
     """The level of each clip's loudest 0.2 s in dBFS: (N, samples) -> (N,)."""
     power = np.square(clips.reshape(len(clips), -1, STEP) / 32768).mean(axis=2)
-    heard = np.lib.stride_tricks.sliding_window_view(power, WINDOW, axis=1).mean(axis=2).max(axis=1)
-    return np.asarray(10 * np.log10(heard + 1e-12))
+    loudest = np.lib.stride_tricks.sliding_window_view(power, WINDOW, axis=1).mean(axis=2).max(axis=1)
+    return np.asarray(10 * np.log10(loudest + 1e-12))
 
 
-def by_level(wrong: npt.NDArray[np.bool_], heard: npt.NDArray[np.float64]) -> dict[str, list[int]]:
+def by_level(wrong: npt.NDArray[np.bool_], level: npt.NDArray[np.float64]) -> dict[str, list[int]]:
     """Errors and words of each range of levels."""
     found = {}
     for low, high in zip((None, *LEVELS_DBFS), (*LEVELS_DBFS, None), strict=True):
-        inside = (heard >= (low if low is not None else -np.inf)) & (heard < (high if high is not None else np.inf))
+        inside = (level >= (low if low is not None else -np.inf)) & (level < (high if high is not None else np.inf))
         name = f"below {high}" if low is None else f"above {low}" if high is None else f"{low} to {high}"
         found[f"{name} dBFS"] = [int(wrong[inside].sum()), int(inside.sum())]
     return found
 
 
-def counts(which: npt.NDArray[np.bool_], heard: npt.NDArray[np.float64]) -> dict[str, int]:
+def counts(which: npt.NDArray[np.bool_], level: npt.NDArray[np.float64]) -> dict[str, int]:
     """How many there are of each range of levels."""
-    return {name: count for name, (count, _) in by_level(which, heard).items()}
+    return {name: count for name, (count, _) in by_level(which, level).items()}
 
 
 def judge(clips: ClipSet, chosen: npt.NDArray[np.int64], other: npt.NDArray[np.int64], silence: int) -> dict[str, Any]:
-    """The missed words of a split: `chosen` and `other` are the classes that two models give every clip."""
+    """The missed words of a split: `chosen` and `other` are the classes that two models chose for every clip."""
     words = np.flatnonzero(clips.labels != silence)
     truth, chosen, other = clips.labels[words], chosen[words], other[words]
-    heard = np.concatenate([levels(clips.clips(words[i : i + 512])) for i in range(0, len(words), 512)])
+    level = np.concatenate([levels(clips.clips(words[i : i + 512])) for i in range(0, len(words), 512)])
     silent = chosen == silence
     called = {
         "called_silence": silent,
@@ -79,9 +78,9 @@ def judge(clips: ClipSet, chosen: npt.NDArray[np.int64], other: npt.NDArray[np.i
     return {
         "words": len(words),
         "errors": int((chosen != truth).sum()),
-        "by_level": by_level(chosen != truth, heard),
+        "by_level": by_level(chosen != truth, level),
         **{name: int(which.sum()) for name, which in called.items()},
-        **{f"{name}_by_level": counts(which, heard) for name, which in called.items()},
+        **{f"{name}_by_level": counts(which, level) for name, which in called.items()},
     }
 
 
@@ -99,17 +98,17 @@ def by_version(data: Path) -> tuple[ClipSet, ...]:
 
 
 def archive(name: str, model: circlematch.Model, dataset: Dataset) -> dict[str, float]:
-    """The model's accuracy on v0.02's archive, where its own run did not measure it."""
+    """The model's accuracy on v0.02's archive, if its own run did not measure it."""
     splits = [split for split in ARCHIVE_SPLITS if split not in model.card.accuracy]
     if missing := [split for split in splits if split not in dataset.splits]:
-        raise DatasetError(f"{missing[0]} of {name} needs v0.02's test archive, which is not beside the other data")
+        raise DatasetError(f"{missing[0]} of {name} needs v0.02's test archive, which is not in the data folder")
     return {split: evaluate(model.scores, load_split(dataset, split), dataset.labels).accuracy for split in splits}
 
 
 def errors(
     model: circlematch.Model, other: circlematch.Model, splits: Sequence[ClipSet], versions: Sequence[ClipSet]
 ) -> dict[str, Any]:
-    """The words that a model misses, beside the answers of another."""
+    """The words that a model misses, compared with another model."""
     silence = model.labels.index(SILENCE)
     return {
         "other": other.card.name,

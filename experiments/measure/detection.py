@@ -1,18 +1,24 @@
-"""How many keywords are found in a long recording, and how soon: with the detector's rules and with others.
+"""How many keywords are found in a long recording and how soon, and how many false accepts running speech gives.
 
-python experiments/measure/detection.py MODEL…      released models' names or model files; a released model's record
-                                                    goes to results/measure/detection.jsonl
+python experiments/measure/detection.py MODEL…                   a recording of words; results/measure/detection.jsonl
+python experiments/measure/detection.py --speech FOLDER MODEL…   running speech; results/measure/speech.jsonl
+
+MODEL is a released model's name or a model file; only a released model's record is kept.
 
 The recording is made of v0.01's validation clips, keywords and other words in random order with pauses between them,
 over noise from the held-out end of the noise recordings. A hit is right when it carries the word's label and its middle
-lies in the word's clip; every other hit is a false accept. The delay is counted from the hit's end to the window that
+is inside the word's clip; every other hit is a false accept. The delay is counted from the hit's end to the window that
 reports it. The detector's number of windows and its threshold were chosen by these figures; the test clips were not
 read.
+
+FOLDER is a folder of LibriSpeech, such as test-clean, inside the folder of the datasets. Each recording is spotted by
+itself at the detector's threshold. A hit is a false accept when its word is not in the recording's transcript.
 """
 
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,13 +35,13 @@ from records import attempt, keep_measure, parser_of
 
 import circlematch
 from circlematch import detection
-from circlematch.audio import read
+from circlematch.audio import SUFFIXES, read
 from circlematch.config import FRONT_END
 from circlematch.data.dataset import HELD_OUT_NOISE
 from circlematch.data.tasks import read_task
 from circlematch.detection import BACKGROUND, Outlook
 from circlematch.engine import Stream
-from circlematch.errors import UsageError
+from circlematch.errors import DatasetError, UsageError
 from circlematch.front_end import log_mel
 from circlematch.machine import commit
 from circlematch.nn import CircleMatch
@@ -56,7 +62,7 @@ Samples = npt.NDArray[np.float32]
 
 @dataclass(frozen=True)
 class Word:
-    """A keyword in the recording, and where its clip lies, in seconds."""
+    """A keyword in the recording, with start and end of its clip in seconds."""
 
     label: str
     start: float
@@ -169,13 +175,60 @@ def measure(model: circlematch.Model, recording: Samples, words: Sequence[Word])
     }
 
 
-def report(name: str, model: circlematch.Model, found: dict[str, Any]) -> None:
-    """Keep a released model's record, and print the figures."""
+# ---- running speech ----------------------------------------------------------------------------------------
+
+
+def spoken_in(folder: Path) -> list[tuple[Path, frozenset[str]]]:
+    """The recordings of a folder of LibriSpeech, each with the words of its transcript.
+
+    Transcripts are LibriSpeech's own (`*.trans.txt`, a line for each recording), or one text file for each recording.
+    """
+    words: dict[str, frozenset[str]] = {}
+    for path in sorted(folder.rglob("*.txt")):
+        text = path.read_text()
+        texts = text.splitlines() if path.name.endswith(".trans.txt") else [f"{path.stem} {text}"]
+        words |= {name: frozenset(rest.lower().split()) for name, _, rest in (line.partition(" ") for line in texts)}
+    recordings = sorted(path for path in folder.rglob("*") if path.suffix.lower() in SUFFIXES)
+    if not recordings:
+        raise DatasetError(f"{folder} has no recordings; unpack LibriSpeech's test-clean there (openslr.org/12)")
+    if missing := [path for path in recordings if path.stem not in words]:
+        raise DatasetError(f"{missing[0]} has no transcript in {folder}")
+    return [(path, words[path.stem]) for path in recordings]
+
+
+def measure_speech(model: circlematch.Model, recordings: Sequence[tuple[Path, frozenset[str]]]) -> dict[str, Any]:
+    """False accepts in running speech."""
+    seconds, said = 0.0, 0
+    wrong: Counter[str] = Counter()
+    for path, transcript in recordings:
+        samples = read(path)
+        seconds += samples.size / RATE
+        said += len(transcript & set(model.labels))
+        wrong.update(hit.label for hit in model.spot(samples, RATE) if hit.label not in transcript)
+    return {
+        "recordings": len(recordings),
+        "hours": round(seconds / 3600, 3),
+        "false": wrong.total(),
+        "false_per_hour": round(wrong.total() / (seconds / 3600), 1),
+        "by_keyword": {label: wrong[label] for label in model.labels if label not in BACKGROUND},
+        "keywords_in_transcripts": said,
+        "threshold": detection.THRESHOLD,
+    }
+
+
+# ---- the command -------------------------------------------------------------------------------------------
+
+
+def keep(kind: str, name: str, model: circlematch.Model, found: dict[str, Any]) -> None:
+    """Keep the record of a released model."""
     if not Path(name).is_file():
-        record = {"model": name, "weights_sha256": digest(dict(model.tensors)), **found, "commit": commit()}
-        keep_measure("detection", record)
+        keep_measure(kind, {"model": name, "weights_sha256": digest(dict(model.tensors)), **found, "commit": commit()})
+
+
+def report(name: str, found: dict[str, Any]) -> None:
+    """Print the figures of the long recording."""
     print(
-        f"{name}: {found['right']} of {found['keywords']} words found, {found['false']} false hits in "
+        f"{name}: {found['right']} of {found['keywords']} words found, {found['false']} false accepts in "
         f"{found['seconds'] / 60:.0f} minutes, reported {found['median_delay_s']:.2f} s after their end"
     )
     for windows, row in found["by_windows_and_threshold"].items():
@@ -186,13 +239,23 @@ def main(words: Sequence[str] | None = None) -> int:
     """Measure the models."""
     parser = parser_of(__doc__)
     parser.add_argument("models", nargs="+", metavar="MODEL", help="a released model's name or a model file")
+    parser.add_argument("--speech", metavar="FOLDER", help="count false accepts in this folder of LibriSpeech instead")
     options = parser.parse_args(words)
 
     def work() -> None:
         models = {name: circlematch.load(name) for name in options.models}  # before the long work
+        if options.speech:
+            recordings = spoken_in(options.data / options.speech)
+            for name, model in models.items():
+                found = measure_speech(model, recordings)
+                keep("speech", name, model, {"folder": options.speech, **found})
+                print(f"{name}: {found['false_per_hour']:.0f} false accepts an hour in {found['hours']:.2f} hours")
+            return
         recording, said = make_recording(options.data)
         for name, model in models.items():
-            report(name, model, measure(model, recording, said))
+            found = measure(model, recording, said)
+            keep("detection", name, model, found)
+            report(name, found)
 
     return attempt("detection", work)
 

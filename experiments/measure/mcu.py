@@ -1,4 +1,4 @@
-"""The engine on microcontrollers, in QEMU: instructions, RAM, flash, and how far its scores are from this computer's.
+"""The engine on microcontrollers, in QEMU: instructions, RAM, flash, and the difference of its scores from ours.
 
 python experiments/measure/mcu.py             build, run, print the table, and write results/measure/mcu.jsonl
 python experiments/measure/mcu.py --print     the same, but write nothing
@@ -88,7 +88,7 @@ class Run:
 
 
 def why_not() -> str | None:
-    """What is missing here, as a sentence with the command that adds it; None where all is there."""
+    """The missing tools, as a sentence with the command that installs them; None if nothing is missing."""
     packages = [package for tool, package in PACKAGES.items() if shutil.which(tool) is None]
     if not packages and not has_c_library():
         packages = [C_LIBRARY]
@@ -211,7 +211,7 @@ def difference(one: Run, other: Run) -> float:
 
 
 def compared_hits(one: Run, other: Run) -> dict[str, Any]:
-    """Whether both runs found the same words, and how far apart their starts and ends are."""
+    """Whether both runs found the same words, and the difference of their starts and ends."""
     same = [hit[0] for hit in one.hits] == [hit[0] for hit in other.hits]
     apart = [
         abs(a - b)

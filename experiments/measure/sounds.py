@@ -1,14 +1,14 @@
 """False accepts on sounds that are not speech: ESC-50, two thousand recordings of five seconds.
 
 python experiments/measure/sounds.py MODEL…                  released models' names, or runs' folders
-python experiments/measure/sounds.py --first-fold MODEL…     the same on the fold that helps to choose
+python experiments/measure/sounds.py --first-fold MODEL…     the same on the fold for choosing a recipe or seed
 
 Records go to results/measure/sounds.jsonl. ESC-50 (Piczak, 2015) is CC BY-NC: models are measured with it, never
-trained on it. Its first fold may help to choose a recipe or a seed; the other four are the measure. Every second is
-classified as a clip, and the detector hears the whole recording with its usual threshold.
+trained on it. The first fold is used to choose a recipe or a seed, the other four to measure. Every second is
+classified as a clip, and the detector processes the whole recording with its usual threshold.
 
-With --first-fold the record also holds validation accuracy at equal sounds: with the smallest silence bias at which
-fewer than 2 % of the fold's seconds are classified as a keyword. Seeds are compared by that.
+With --first-fold the record also has the validation accuracy at equal false accepts, by which seeds are compared: the
+silence bias is the smallest with which fewer than 2% of the fold's seconds are classified as a keyword.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def recordings_in(data: Path, folds: str) -> list[Path]:
     paths = sorted((data / "esc50").glob("*.wav"))
     chosen = [path for path in paths if path.name.startswith(FIRST_FILES) == (folds == FIRST)]
     if not chosen:
-        raise DatasetError(f"{data / 'esc50'} holds no recordings of ESC-50, such as 1-100032-A-0.wav; put them there")
+        raise DatasetError(f"{data / 'esc50'} has no recordings of ESC-50, such as 1-100032-A-0.wav; copy them there")
     return chosen
 
 
@@ -86,16 +86,16 @@ def biased(model: circlematch.Model, scores: Scores, bias: float) -> Scores:
 def at_equal_sounds(
     model: circlematch.Model, sounds: npt.NDArray[np.int16], validation: ClipSet
 ) -> dict[str, float] | None:
-    """Validation with the smallest silence bias that leaves fewer than SHARE false accepts; None where none does."""
+    """Validation with the smallest silence bias that leaves fewer than SHARE false accepts; None if none does."""
     keyword = np.array([label not in BACKGROUND for label in model.labels])
     of_sounds, of_words = model.scores(sounds), model.scores(validation.audio, validation.rows)
     for bias in BIASES:
-        taken = float(keyword[biased(model, of_sounds, bias).argmax(axis=1)].mean())
-        if taken < SHARE:
+        share = float(keyword[biased(model, of_sounds, bias).argmax(axis=1)].mean())
+        if share < SHARE:
             right = biased(model, of_words, bias).argmax(axis=1) == validation.labels
             return {
                 "silence_bias": float(bias),
-                "seconds_with_a_keyword": taken,
+                "seconds_with_a_keyword": share,
                 "validation": float(right.mean()),
             }
     return None
@@ -131,7 +131,7 @@ def main(words: Sequence[str] | None = None) -> int:
     """Measure the models."""
     parser = parser_of(__doc__)
     parser.add_argument("models", nargs="+", metavar="MODEL", help="a released model's name, or the folder of a run")
-    parser.add_argument("--first-fold", action="store_true", help="measure on the fold that helps to choose")
+    parser.add_argument("--first-fold", action="store_true", help="measure on the fold for choosing a recipe or seed")
     options = parser.parse_args(words)
     folds = FIRST if options.first_fold else OTHERS
 

@@ -5,9 +5,9 @@ python experiments/measure/transformations.py     measures, and writes results/m
 The record also holds the curves of one "yes", from which experiments/report/figures.py draws
 docs/figures/transformations.png.
 
-The log-mel picture of a clip is moved by 20 frames either way (cropped, silence behind) or compressed to 80 % of its
-frames around the middle, and encoded anew, as in the paper. For the prototypes of the clip's own word, the frame of the
-highest response is compared with where the transformation takes the peak of the unchanged clip.
+The log-mel spectrogram of a clip is moved by 20 frames either way (silence fills the gap) or compressed to 80% of its
+frames around the middle, and encoded again, as in the paper. For the prototypes of the clip's own word, the frame of
+the highest response is compared with the frame to which the transformation moves the peak of the unchanged clip.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # for records.py
 
@@ -33,6 +34,7 @@ from circlematch.data.tasks import read_task
 from circlematch.errors import UsageError
 from circlematch.front_end import log_mel
 from circlematch.machine import commit
+from circlematch.nn.circular import time_weights
 from circlematch.safetensors import digest
 
 T = FRONT_END.clip_frames
@@ -44,48 +46,50 @@ CLOSE = 2  # frames
 WORD = "yes"  # whose curves are shown
 DIGITS = 5  # of a curve
 
-Pictures = npt.NDArray[np.float32]  # (B, F, T)
+Spectrograms = npt.NDArray[np.float32]  # (B, F, T)
 
 
-def shifted(pictures: Pictures, frames: int) -> Pictures:
+def shifted(spectrograms: Spectrograms, frames: int) -> Spectrograms:
     """Moved by `frames`, later or earlier; the uncovered frames are silence."""
-    out = np.zeros_like(pictures)
+    out = np.zeros_like(spectrograms)
     if frames >= 0:
-        out[..., frames:] = pictures[..., : T - frames]
+        out[..., frames:] = spectrograms[..., : T - frames]
     else:
-        out[..., :frames] = pictures[..., -frames:]
+        out[..., :frames] = spectrograms[..., -frames:]
     return out
 
 
-def compressed(pictures: Pictures) -> Pictures:
+def compressed(spectrograms: Spectrograms) -> Spectrograms:
     """Compressed to KEPT of the frames around the middle, with linear interpolation between frames."""
-    out = np.zeros_like(pictures)
+    out = np.zeros_like(spectrograms)
     first = round(T * (1 - KEPT) / 2)
     last = T - first
     source = (np.arange(first, last) - MIDDLE) / KEPT + MIDDLE
     low = np.clip(np.floor(source).astype(int), 0, T - 2)
     part = (source - low).astype(np.float32)
-    out[..., first:last] = pictures[..., low] * (1 - part) + pictures[..., low + 1] * part
+    out[..., first:last] = spectrograms[..., low] * (1 - part) + spectrograms[..., low + 1] * part
     return out
 
 
 Place = Callable[[npt.NDArray[np.float64]], npt.NDArray[np.float64]]
-TRANSFORMATIONS: dict[str, tuple[Callable[[Pictures], Pictures], Place]] = {
-    "original": (lambda pictures: pictures, lambda t: t),
-    f"+{SHIFT} frames": (lambda pictures: shifted(pictures, SHIFT), lambda t: t + SHIFT),
-    f"−{SHIFT} frames": (lambda pictures: shifted(pictures, -SHIFT), lambda t: t - SHIFT),
+TRANSFORMATIONS: dict[str, tuple[Callable[[Spectrograms], Spectrograms], Place]] = {
+    "original": (lambda spectrograms: spectrograms, lambda t: t),
+    f"+{SHIFT} frames": (lambda spectrograms: shifted(spectrograms, SHIFT), lambda t: t + SHIFT),
+    f"−{SHIFT} frames": (lambda spectrograms: shifted(spectrograms, -SHIFT), lambda t: t - SHIFT),
     f"{KEPT:.0%} of the frames": (compressed, lambda t: MIDDLE + KEPT * (t - MIDDLE)),
 }
 
 
-def responses(model: circlematch.Model, pictures: Pictures, labels: npt.NDArray[np.int64]) -> npt.NDArray[np.float32]:
+def responses(
+    model: circlematch.Model, spectrograms: Spectrograms, labels: npt.NDArray[np.int64]
+) -> npt.NDArray[np.float32]:
     """Responses of the prototypes of each clip's own word: (B, M, T)."""
-    curves, _ = model.insight(pictures)
+    curves, _ = model.insight(spectrograms)
     return curves[np.arange(len(labels)), labels]
 
 
 def compare(before: npt.NDArray[np.int64], after: npt.NDArray[np.int64], place: Place) -> dict[str, Any]:
-    """Compare peaks (B, M) of original and transformed clips, where the expected peak lies inside the clip."""
+    """Compare peaks (B, M) of original and transformed clips, whose expected peak is inside the clip."""
     wanted = place(before.astype(np.float64))
     inside = (wanted >= 0) & (wanted <= T - 1)
     error = np.abs(after - wanted)[inside]
@@ -110,9 +114,9 @@ def measure(model: circlematch.Model, dataset: Dataset, split: str) -> dict[str,
     peaks: dict[str, list[npt.NDArray[np.int64]]] = {name: [] for name in TRANSFORMATIONS}
     for start in range(0, len(spoken), BATCH):
         chosen = spoken[start : start + BATCH]
-        pictures = log_mel(clips.clips(chosen))
+        spectrograms = log_mel(clips.clips(chosen))
         for name, (transform, _) in TRANSFORMATIONS.items():
-            peaks[name].append(responses(model, transform(pictures), clips.labels[chosen]).argmax(axis=-1))
+            peaks[name].append(responses(model, transform(spectrograms), clips.labels[chosen]).argmax(axis=-1))
     found = {name: np.concatenate(parts) for name, parts in peaks.items()}
     return {
         name: compare(found["original"], found[name], place)
@@ -129,9 +133,9 @@ def example(model: circlematch.Model, dataset: Dataset, split: str) -> dict[str,
     scores = model.scores(clips.audio, clips.rows[spoken])
     others = np.delete(scores, label, axis=1).max(axis=1)
     surest = spoken[(scores[:, label] - others).argmax()]
-    picture = log_mel(clips.clips(np.array([surest])))
+    spectrogram = log_mel(clips.clips(np.array([surest])))
     curves = {
-        name: temporal_weights(responses(model, transform(picture), np.array([label]))[0]).round(DIGITS).tolist()
+        name: temporal_weights(responses(model, transform(spectrogram), np.array([label]))[0]).round(DIGITS).tolist()
         for name, (transform, _) in TRANSFORMATIONS.items()
     }
     return {"word": WORD, "split": split, "temporal_weights": curves}
@@ -139,13 +143,12 @@ def example(model: circlematch.Model, dataset: Dataset, split: str) -> dict[str,
 
 def temporal_weights(curves: npt.NDArray[np.float32]) -> npt.NDArray[np.float64]:
     """Response curves (M, T) normalised over time, Eq. (4): each row sums to 1."""
-    weights = np.exp(curves.astype(np.float64) - curves.max(axis=1, keepdims=True))
-    normalised: npt.NDArray[np.float64] = weights / weights.sum(axis=1, keepdims=True)
-    return normalised
+    weights: npt.NDArray[np.float64] = time_weights(torch.from_numpy(curves).double()).numpy()
+    return weights
 
 
 def suited(name: str) -> circlematch.Model:
-    """A model that has prototypes and the classes of Speech Commands."""
+    """Load a model; it must have prototypes and the classes of Speech Commands."""
     model = circlematch.load(name)
     if model.labels != LABELS:
         raise UsageError(f"the classes of {name} are {', '.join(model.labels)}; give a model of {', '.join(LABELS)}")

@@ -5,15 +5,15 @@ python experiments/report/figures.py --check    fail if a figure differs from th
 
 pareto.png            accuracy against parameters, Speech Commands: measured here, the paper's own, and the peers
 pareto_mswc.png       the same for the Spoken Words corpus, which has no peers
-ablations.png         what each part of the network is worth, with the paper's figures beside
+ablations.png         the change of accuracy without each part of the network, beside the paper's figures
 transformations.png   temporal weights of one word's prototypes when its clip is shifted or compressed
 explain.png           what `circlematch explain` draws of a word that was synthesised
 
-What is measured here, and the paper's, has digital zero for silence; a peer has the silence of its own source, zero or
-noise. Peers are the networks of up to 30,000 parameters whose 12-class accuracy is published. Variants of an ablation
-are left out, and of a study of many networks (kws_streaming) the best one is shown. LMU, TKWS, LiCoNet and SAMSTeG are
-left out because their version or classes are not known. Each entry of peers.json has its source; where the figure was
-not read at its source, a note says where, and the peer has another mark.
+Our figures and the paper's have digital zero for silence; a peer has the silence of its own source, zero or noise.
+Peers are networks of up to 30,000 parameters whose 12-class accuracy is published. Ablations are left out, and
+of a study of many networks (kws_streaming) the best one is shown. LMU, TKWS, LiCoNet and SAMSTeG are left out
+because their version or classes are not known. Each entry of peers.json has its source. If the figure was read
+elsewhere, a note says so, and the peer has another mark.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ RELEASE = ("D", "C3", "measured here, release recipe, v0.01 and composite")
 
 @dataclass(frozen=True)
 class Panel:
-    """One dataset of the picture."""
+    """One dataset of the figure."""
 
     title: str
     task: str  # the row of the paper's table
@@ -168,7 +168,7 @@ def _draw_panel(axes: Axes, panel: Panel, peers: list[dict[str, Any]]) -> list[t
 
 
 def _draw_measured(axes: Axes, task: str, recipe: str, split: str, look: tuple[str, str, str]) -> bool:
-    """Draw a curve over the widths that have records; False where none has."""
+    """Draw a curve over the widths that have records; False if none has."""
     marker, colour, words = look
     by_width = of_widths(task, recipe)
     points = [(records[0]["parameters"], *of_records(records, split)) for records in by_width if records]
@@ -180,7 +180,7 @@ def _draw_measured(axes: Axes, task: str, recipe: str, split: str, look: tuple[s
 
 
 def _so_far(groups: Sequence[Sequence[object]]) -> str:
-    """The number of seeds for a legend, where a group of runs lacks some; else empty."""
+    """The number of seeds for a legend, if a group of runs lacks some; else empty."""
     seeds = [len(group) for group in groups if group]
     fewest, most = min(seeds), max(seeds)
     some = f"{fewest}" if fewest == most else f"{fewest} to {most}"
@@ -246,7 +246,7 @@ def _apart(box: Box, others: Sequence[Box]) -> bool:
 
 
 def _free_place(axes: Axes, point: Point, width: float, taken: Sequence[Box], written: Sequence[Box]) -> Box:
-    """The nearest place for a name inside the picture that covers nothing in `taken`.
+    """The nearest place for a name inside the figure that covers nothing in `taken`.
 
     A place whose line to the point crosses no written name is preferred. Without a free place, it is beside the point.
     """
@@ -274,7 +274,7 @@ def _places(point: Point, width: float) -> Iterator[Box]:
 
 
 def draw_ablations() -> Figure | None:
-    """The change from the full network for each row of Table 2; None where no task was run."""
+    """The change from the full network for each row of Table 2; None if no task was run."""
     rows = [row for row in PAPER_ABLATIONS if row != "full"]
     bars = [("the paper, v0.02", [_paper_change(row) for row in rows], "lightgrey")]
     for task, title, split, colour in (
@@ -346,7 +346,7 @@ def draw_explained() -> Figure:
 
 
 def explained_digest() -> str:
-    """SHA-256 of the sources of the picture; its numbers differ in their last digits between machines."""
+    """SHA-256 of the sources of the figure; its numbers differ in their last digits between machines."""
     drawn_by = (ROOT / "circlematch" / "explain.py").read_bytes()
     return hashlib.sha256(weights_of(EXPLAINED).encode() + COMMANDS.read_bytes() + drawn_by).hexdigest()
 
@@ -366,7 +366,7 @@ def digest(figure: Figure) -> str:
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """Draw what there are records for, or compare."""
+    """Draw the figures that have records, or compare."""
     only_check = to_check(__doc__, words)
     drawn = {
         **{name: draw_pareto(name) for name in PARETO},
