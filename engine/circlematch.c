@@ -2,8 +2,8 @@
  *
  * samples -> front end -> encoder -> matching -> blocks -> readout -> detection, one frame of 10 ms at a time.
  *
- * This is the only file to compile. Define CM_COMPACT for microcontrollers: whatever a stream keeps for a second is
- * then stored in 8 or 16 bits. docs/engine.md explains the algorithm.
+ * This is the only file to compile. Define CM_COMPACT for microcontrollers: what a stream keeps for a second is then
+ * stored in 8 or 16 bits.
  */
 #include "circlematch.h"
 
