@@ -17,7 +17,9 @@ import numpy as np
 
 from circlematch._version import __version__
 
-__all__ = ["commit", "in_slices", "peak_resident_mib", "processor", "usable_cores", "versions"]
+MOST_THREADS = 1024  # of one call; the engine's training step has the same limit
+
+__all__ = ["MOST_THREADS", "commit", "in_slices", "peak_resident_mib", "processor", "usable_cores", "versions"]
 
 
 def usable_cores() -> int:

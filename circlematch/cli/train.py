@@ -12,13 +12,13 @@ from circlematch.cli.options import Commands, add_command, add_dataset, add_json
 from circlematch.config import ABLATIONS, DISTILLATION, RECIPES, ablated, distilled
 from circlematch.data.dataset import Dataset
 from circlematch.errors import UsageError
+from circlematch.machine import MOST_THREADS
 from circlematch.model import Model
 from circlematch.pretrained import load
 from circlematch.training import STEPS
 from circlematch.training.plan import RECORD, Plan, check_same, ensure_plan, read_plan, specify, write_plan
 
 LARGEST_SEED = 2**32
-MOST_THREADS = 256
 # Options that replace a value of the recipe.
 OVERRIDES: dict[str, tuple[type, str]] = {
     "epochs": (int, "The number of passes over the training clips."),
