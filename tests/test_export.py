@@ -209,9 +209,7 @@ def test_a_model_that_reads_back_changed_is_an_error(
     assert "CHANGED" in printed or '"unchanged": false' in printed
 
 
-def test_a_new_format_needs_only_its_row(
-    tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_new_format_needs_only_its_row(tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
     def write(model: circlematch.Model, folder: Path) -> list[Path]:
         (folder / "model.hex").write_text(model.compact.hex())
         return [folder / "model.hex"]

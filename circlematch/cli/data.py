@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from circlematch.cli.options import DEFAULT_DATA, Commands, add_command, add_dataset, add_json, print_json, read_dataset
-from circlematch.cli.progress import Progress
+from circlematch.cli.progress import Progress, download_progress
 from circlematch.data import download
 from circlematch.data.dataset import Dataset
 from circlematch.errors import UsageError
@@ -52,7 +52,7 @@ def add(commands: Commands) -> None:
 def run_get(options: argparse.Namespace) -> int:
     """Download, check and unpack an archive."""
     archive = download.archive(options.name)
-    with download.progress_bar(archive.name) as progress:
+    with download_progress(archive.name) as progress:
         folder = download.get(archive, options.to, progress)
     print(f"{folder}: {archive.note}, {archive.licence}")
     return 0
