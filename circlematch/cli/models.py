@@ -79,7 +79,7 @@ def _card(card: Card, page: Path | None) -> str:
         "labels": " ".join(card.labels),
         "accuracy": accuracies,
         "recipe": _recipe(card),
-        "trained": f"{card.epochs} epochs, seed {card.seed}, peak learning rate {card.recipe.peak_learning_rate:g}",
+        "trained": f"{card.epochs} epoch{'' if card.epochs == 1 else 's'}, seed {card.seed}, peak learning rate {card.recipe.peak_learning_rate:g}",
         "data": card.source,
         "licence": card.licence,
         "split": card.specification.split_rule,
