@@ -12,7 +12,7 @@ import numpy.typing as npt
 from circlematch._engine import ffi, lib
 from circlematch.config import FRONT_END
 from circlematch.errors import UsageError
-from circlematch.machine import in_slices
+from circlematch.threads import in_slices
 
 __all__ = ["Answer", "Engine", "RawHit", "Stream"]
 

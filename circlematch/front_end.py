@@ -10,7 +10,7 @@ import numpy.typing as npt
 from circlematch._engine import ffi, lib
 from circlematch.config import FASTEST, FRONT_END
 from circlematch.errors import AudioError
-from circlematch.machine import in_slices
+from circlematch.threads import in_slices
 
 __all__ = ["LANES", "AugmentPlan", "log_mel"]
 

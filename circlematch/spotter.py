@@ -61,7 +61,7 @@ class Spotter:
         """
         self.reset()
         for block in audio.blocks(path, progress):
-            yield from self.hear(block)
+            yield from self.push(block)
         yield from self.finish()
 
     def feed(self, chunk: npt.ArrayLike, sample_rate: int) -> list[detection.Hit]:
@@ -75,11 +75,11 @@ class Spotter:
         samples = converter.convert(chunk)
         if converter.frames == 0:
             return []
-        hits = self.hear(samples)
+        hits = self.push(samples)
         self._converter = converter
         return hits
 
-    def hear(self, samples: audio.Samples) -> list[detection.Hit]:
+    def push(self, samples: audio.Samples) -> list[detection.Hit]:
         """Process samples as `circlematch.read` returns them, mono float32 at 16 kHz, and return new hits."""
         audio.check_prepared(samples)
         if not self._begun:
@@ -92,7 +92,7 @@ class Spotter:
 
     def finish(self) -> list[detection.Hit]:
         """End the recording and return its last hits. The next chunk begins a new recording."""
-        hits = [] if self._converter is None else self.hear(self._converter.finish())
+        hits = [] if self._converter is None else self.push(self._converter.finish())
         if self._begun:
             hits += [self.model.hit(raw) for raw in self._stream.finish()]
         self._begun, self._converter = False, None

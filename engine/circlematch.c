@@ -97,7 +97,7 @@ static size_t push(cm_stream *stream, const int16_t *i16, const float *f32, size
                 to[i] = sample_of_f32(f32[used + i]);
         used += taken;
         stream->filled += (int)taken;
-        stream->samples_heard += (int64_t)taken;
+        stream->samples_pushed += (int64_t)taken;
         if (stream->filled == CM_WINDOW && next_frame(stream))
             break;
     }

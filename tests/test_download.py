@@ -222,9 +222,7 @@ def test_a_dataset_that_is_there_costs_no_request(server: Server, to: Path) -> N
     [Path.mkdir, Path.touch, lambda path: path.symlink_to("nowhere")],
     ids=["an empty folder", "a file", "a dangling link"],
 )
-def test_anything_else_in_the_datasets_place_is_refused_at_once(
-    make: Any, server: Server, to: Path
-) -> None:
+def test_anything_else_in_the_datasets_place_is_refused_at_once(make: Any, server: Server, to: Path) -> None:
     to.mkdir()
     make(to / "tiny_v1")
 

@@ -105,7 +105,7 @@ MICROPHONE = """
 #include "mcu/board.h"
 #include "recording.h"
 void microphone(int16_t *samples, int count);
-void heard(const char *word, float score);
+void keyword(const char *word, float score);
 
 void microphone(int16_t *samples, int count)
 {
@@ -117,7 +117,7 @@ void microphone(int16_t *samples, int count)
     }
 }
 
-void heard(const char *word, float score)
+void keyword(const char *word, float score)
 {
     board_print(word);
     board_print(score > 0.7f && score <= 1.0f ? "\\n" : " with a wrong score\\n");

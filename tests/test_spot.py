@@ -55,7 +55,7 @@ def test_a_clip_and_a_long_recording_give_the_same_kind_of_answer(yes: Path, com
     code, (clip, long), _ = spot(capsys, yes, commands)
 
     assert code == 0
-    assert clip.keys() == long.keys() == {"file", "seconds", "hits", "clip"}
+    assert clip.keys() == long.keys() == {"file", "seconds", "hits", "clip", "error"}
     assert (clip["file"], clip["seconds"], long["seconds"]) == (str(yes), 1.0, 15.0)
     for hit in clip["hits"] + long["hits"]:
         assert hit.keys() == {"label", "score", "start", "end"}
@@ -178,10 +178,32 @@ def test_files_that_fail_in_any_way_are_named_and_the_rest_goes_on(yes: Path, tm
     for path in bad:
         code, found, err = spot(capsys, path, yes)
         assert code == 2, path
-        assert [result["file"] for result in found] == [str(yes)]
+        assert [result["file"] for result in found] == [str(path), str(yes)]
+        assert (found[0]["hits"], found[0]["clip"], found[1]["error"]) == ([], None, None)
+        assert err == f"circlematch: {found[0]['error']}\n"
         assert re.fullmatch(rf"circlematch: {re.escape(str(path))}.+\n", err), err
     code, found, err = spot(capsys, *bad, yes)
-    assert (code, len(found), err.count("\n")) == (2, 1, len(bad))
+    assert (code, len(found), err.count("\n")) == (2, len(bad) + 1, len(bad))
+
+
+def test_hits_before_the_damage_are_reported_with_the_error(commands: Path, tmp_path: Path, capsys: Capture) -> None:
+    path = tmp_path / "cut.flac"
+    path.write_bytes(commands.read_bytes()[:100_000])
+
+    code, (result,), err = spot(capsys, path)
+
+    assert (code, result["file"]) == (2, str(path))
+    assert [hit["label"] for hit in result["hits"]] == ["yes", "no", "up", "left"]
+    assert re.search(r"damaged or cut off after 8\.19 s$", result["error"])
+    assert "formats" not in err
+
+
+@pytest.mark.skipif(not Path("/dev/stdin").exists(), reason="there is no /dev/stdin")
+def test_flac_from_a_pipe_is_refused_in_plain_words(commands: Path) -> None:
+    command = [sys.executable, "-m", "circlematch", "spot", "/dev/stdin"]
+    done = subprocess.run(command, input=commands.read_bytes(), capture_output=True)
+    assert done.returncode == 2
+    assert done.stderr.decode() == "circlematch: /dev/stdin: FLAC cannot be read from a pipe; give the file\n"
 
 
 def test_a_file_for_which_there_is_no_memory_does_not_end_the_command(
@@ -197,7 +219,8 @@ def test_a_file_for_which_there_is_no_memory_does_not_end_the_command(
     monkeypatch.setattr(audio.Converter, "convert", fail_once)
     code, found, err = spot(capsys, yes, commands)
 
-    assert (code, [result["file"] for result in found]) == (2, [str(commands)])
+    assert (code, [result["file"] for result in found]) == (2, [str(yes), str(commands)])
+    assert [result["error"] for result in found] == [f"{yes}: there is not enough memory to read it", None]
     assert err == f"circlematch: {yes}: there is not enough memory to read it\n"
 
 

@@ -29,6 +29,7 @@ from circlematch.config import ABLATIONS
 from circlematch.detection import padded
 from circlematch.engine import Stream
 from circlematch.errors import AudioError, UnknownModelError, UsageError
+from circlematch.explain import responses_and_moments
 from circlematch.front_end import log_mel
 from circlematch.model import Model
 
@@ -114,10 +115,10 @@ def test_a_prediction_is_that_of_pytorch(ablation: str) -> None:
         assert (prediction.start is not None) == spoken
 
 
-def test_insight_is_that_of_pytorch() -> None:
+def test_responses_and_moments_are_those_of_pytorch() -> None:
     model, network = model_of(), torch_of()
     pictures = log_mel(np.stack([sound(16_000, seed) for seed in range(2)]).astype(np.float32))
-    responses, moments = model.insight(pictures)
+    responses, moments = responses_and_moments(model, pictures)
     with torch.no_grad():
         expected = network.responses(torch.from_numpy(pictures).double())
     np.testing.assert_allclose(responses, expected, atol=1e-5)
@@ -126,7 +127,7 @@ def test_insight_is_that_of_pytorch() -> None:
         wheel = np.exp(2j * np.pi * q * np.arange(100) / 100)
         np.testing.assert_allclose(moments[..., q - 1], weights @ wheel, atol=1e-5)
     with pytest.raises(UsageError, match="no prototypes"):
-        model_of(8, 5, "mean-pooling").insight(pictures)
+        responses_and_moments(model_of(8, 5, "mean-pooling"), pictures)
 
 
 def test_scores_of_many_clips_are_those_of_one_by_one_on_any_number_of_threads() -> None:
@@ -228,6 +229,15 @@ def test_a_model_can_be_copied_and_pickled_before_and_after_use(copied: Callable
     assert after.engine is not model.engine
 
 
+def test_a_spotter_is_shown_in_one_line_and_refuses_to_be_copied() -> None:
+    spotter = circlematch.Spotter("d16-gsc", threshold=0.9)
+    assert repr(spotter) == "Spotter(d16-gsc, threshold 0.9, every 100 ms)"
+    assert repr(circlematch.Spotter("d16-gsc", every_frame=True)).endswith("every 10 ms)")
+    for copied in (pickle.dumps, copy.copy, copy.deepcopy):
+        with pytest.raises(TypeError, match="pickle its model instead"):
+            copied(spotter)
+
+
 def test_a_model_is_shown_in_one_line() -> None:
     assert repr(circlematch.load("d16-gsc")) == "Model(d16-gsc, 3,238 parameters, 12 classes)"
 
@@ -235,7 +245,7 @@ def test_a_model_is_shown_in_one_line() -> None:
 @pytest.mark.parametrize("samples", [np.zeros(16_000), np.zeros((16_000, 2), np.float32), np.zeros(16_000, np.int16)])
 def test_samples_that_were_not_prepared_are_refused_where_they_must_be(samples: npt.NDArray[Any]) -> None:
     model = circlematch.load("d16-gsc")
-    for take in (model.judge, circlematch.Spotter(model).hear):
+    for take in (model.judge, circlematch.Spotter(model).push):
         with pytest.raises(UsageError, match=r"give what circlematch\.read returns"):
             take(samples)
 
@@ -401,12 +411,12 @@ def test_a_chunk_that_is_empty_or_refused_begins_nothing(chunk: npt.NDArray[np.f
         (np.zeros(16_000, np.int16), [0], "the shape"),
     ],
 )
-def test_clips_that_are_none_are_refused(clips: npt.NDArray[np.int16], rows: list[int], said: str) -> None:
+def test_clips_of_a_wrong_type_or_shape_are_refused(clips: npt.NDArray[np.int16], rows: list[int], said: str) -> None:
     with pytest.raises(UsageError, match=said):
         circlematch.load("d16-gsc1").scores(clips, np.array(rows))
 
 
 @pytest.mark.parametrize("shape", [(1, 10, 10), (32, 100), (1, 32, 99)])
-def test_pictures_that_are_none_are_refused(shape: tuple[int, ...]) -> None:
+def test_spectrograms_of_a_wrong_shape_are_refused(shape: tuple[int, ...]) -> None:
     with pytest.raises(UsageError, match="the shape"):
-        circlematch.load("d16-gsc1").insight(np.zeros(shape, np.float32))
+        responses_and_moments(circlematch.load("d16-gsc1"), np.zeros(shape, np.float32))

@@ -72,6 +72,7 @@ def _recipe(card: Card) -> str:
 def _card(card: Card, page: Path | None) -> str:
     """The model card as text of at most 80 columns; only the path of its page may be longer."""
     accuracies = ", ".join(f"{split} {share:.2%}" for split, share in card.accuracy.items())
+    epochs = "1 epoch" if card.epochs == 1 else f"{card.epochs} epochs"
     rows = {
         "name": card.name,
         "parameters": f"{card.parameters:,}",
@@ -79,7 +80,7 @@ def _card(card: Card, page: Path | None) -> str:
         "labels": " ".join(card.labels),
         "accuracy": accuracies,
         "recipe": _recipe(card),
-        "trained": f"{card.epochs} epoch{'' if card.epochs == 1 else 's'}, seed {card.seed}, peak learning rate {card.recipe.peak_learning_rate:g}",
+        "trained": f"{epochs}, seed {card.seed}, peak learning rate {card.recipe.peak_learning_rate:g}",
         "data": card.source,
         "licence": card.licence,
         "split": card.specification.split_rule,

@@ -15,9 +15,9 @@ from circlematch.errors import AudioError
 from circlematch.spotter import Spotter
 
 JSON = (
-    "Print one JSON object per file, each on a line: file, seconds, hits (each with label, score, start, end), clip and "
-    f"error. For a recording of at most {detection.LONGEST_CLIP_MS / 1000:g} s, clip is its most probable class (label, "
-    "score, scores); for a longer one it is null. If the file fails, error is the reason, and hits are those before."
+    "Print one JSON object per file, each on a line: file, seconds, hits (each with label, score, start, end), clip "
+    f"and error. For a recording of at most {detection.LONGEST_CLIP_MS / 1000:g} s, clip is its most probable class "
+    "(label, score, scores); for a longer one it is null. If a file cannot be read to its end, error is the reason."
 )
 
 

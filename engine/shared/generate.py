@@ -30,8 +30,8 @@ from circlematch.compact import (
 )
 from circlematch.config import FASTEST, FRONT_END, FrontEnd, Network
 from circlematch.detection import BLOCK_FRAMES, SMOOTHED
-from circlematch.machine import MOST_THREADS
 from circlematch.parameters import LIFTING_TAPS
+from circlematch.threads import MOST_THREADS
 
 HERE = Path(__file__).resolve().parent
 

@@ -31,6 +31,7 @@ from circlematch.data.dataset import Dataset
 from circlematch.data.speech_commands import LABELS
 from circlematch.data.tasks import read_task
 from circlematch.errors import UsageError
+from circlematch.explain import responses_and_moments
 from circlematch.front_end import log_mel
 from circlematch.machine import commit
 from circlematch.safetensors import digest
@@ -80,7 +81,7 @@ TRANSFORMATIONS: dict[str, tuple[Callable[[Pictures], Pictures], Place]] = {
 
 def responses(model: circlematch.Model, pictures: Pictures, labels: npt.NDArray[np.int64]) -> npt.NDArray[np.float32]:
     """Responses of the prototypes of each clip's own word: (B, M, T)."""
-    curves, _ = model.insight(pictures)
+    curves, _ = responses_and_moments(model, pictures)
     return curves[np.arange(len(labels)), labels]
 
 
