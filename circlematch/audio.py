@@ -163,7 +163,7 @@ def _check_length(frames: int, sample_rate: int) -> None:
 class Converter:
     """Brings a recording that arrives in chunks to mono float32 at 16 kHz.
 
-    The samples are those of the whole recording converted at once, whatever the chunks.
+    The samples equal those of the whole recording converted at once; chunks do not change them.
     """
 
     def __init__(self, sample_rate: int) -> None:
@@ -222,7 +222,7 @@ def as_rate(sample_rate: int) -> int:
     if isinstance(sample_rate, bool) or not isinstance(sample_rate, int | np.integer):
         raise AudioError(f"sample_rate is {sample_rate!r}; give whole samples per second, such as 16000")
     if not 1_000 <= sample_rate <= 768_000:
-        raise AudioError(f"sample_rate is {sample_rate}; it must lie between 1000 and 768000 per second")
+        raise AudioError(f"sample_rate is {sample_rate}; it must be from 1000 to 768000 per second")
     return int(sample_rate)
 
 

@@ -169,11 +169,11 @@ def _up(count: int) -> int:
 
 
 def _padded(array: Array) -> Array:
-    """Zeros behind the last axis, up to a multiple of four."""
+    """Pad the last axis with zeros to a multiple of four."""
     return np.pad(array, [(0, 0)] * (array.ndim - 1) + [(0, -array.shape[-1] % QUAD)])
 
 
 def _halved(array: Array) -> Array:
-    """The last axis, D, as two halves that are padded each."""
+    """Split the last axis, D, into two halves and pad each."""
     first, second = np.split(array, 2, axis=-1)
     return np.concatenate((_padded(first), _padded(second)), axis=-1)

@@ -1,4 +1,4 @@
-"""Explain a prediction: log-mel picture, response curves of the prototypes, and their moments on the circle."""
+"""Explain a prediction: log-mel spectrogram, response curves of the prototypes, and their moments on the circle."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def explain(
     second, read = second_of(_blocks(recording), first)
     if first >= read:
         seconds = read / FRONT_END.sample_rate_hz
-        raise AudioError(f"second {at} lies outside the recording; give one from 0 to below {seconds:.2f}")
+        raise AudioError(f"second {at} is outside the recording; give one from 0 to below {seconds:.2f}")
     from_seconds = first / FRONT_END.sample_rate_hz
     prediction = _later(model.judge(second), from_seconds)
     chosen = label or prediction.label

@@ -114,8 +114,8 @@ size_t cm_push_f32(cm_stream *stream, const float *samples, size_t count)
     return push(stream, NULL, samples, count);
 }
 
-/* The length in frames of the recording padded with silence: to a whole window and a whole block, and in a stream so
- * much further that a word at the very end is in as many windows as any other. */
+/* The number of frames after padding with silence: at least one window, rounded up to a block. A stream is padded by two
+ * more blocks, so that a word at the end is in three windows. */
 static int64_t frames_with_silence(const cm_stream *stream)
 {
     const int begun = stream->filled > PAST, in_block = stream->picture_in_block + begun;

@@ -92,7 +92,7 @@ def test_spot_finds_the_words_of_a_longer_recording_in_their_order(
         assert word in [hit["label"] for hit in hits], (word, result["hits"])
 
 
-def test_spot_goes_on_after_a_bad_file_and_says_so_in_its_exit_code(
+def test_spot_continues_after_a_bad_file_and_its_exit_code_shows_it(
     words: Path, trained: Path, tmp_path: Path, capsys: Capture
 ) -> None:
     (tmp_path / "bad.wav").write_text("not audio")
@@ -162,6 +162,20 @@ def test_the_card_of_a_model_that_was_trained_for_one_epoch() -> None:
     card = circlematch.load("d16-gsc").card
     for epochs, said in ((1, " 1 epoch,"), (2, " 2 epochs,")):
         assert said in models._card(dataclasses.replace(card, epochs=epochs), None)
+
+
+def test_the_card_shows_teachers_finish_and_notes_of_the_data_and_the_recipe_of_a_refinished_model() -> None:
+    card = circlematch.load("d16-gsc").card
+    quieter = dataclasses.replace(card.recipe.finish, silence_bias=2.5)
+    recipe = dataclasses.replace(card.recipe, finish=quieter)
+    card = dataclasses.replace(card, specification=dataclasses.replace(card.specification, recipe=recipe))
+    text = models._card(card, None)
+    for row in ("recipe      release, distilled", "teachers    d128-gsc, d128-gsc", "note        training clips are"):
+        assert f"\n{row}" in text
+    assert re.search(r"\nfinish +balanced keyword biases, temperature \d\.\d\d, silence bias 2\.5\n", text)
+    plain = models._card(circlematch.load("d16-gsc1").card, None)
+    assert "teachers" not in plain
+    assert "finish" not in plain
 
 
 def test_models_and_cards_fit_80_columns(capsys: Capture) -> None:
@@ -277,6 +291,13 @@ def leaves(parser: argparse.ArgumentParser, words: tuple[str, ...] = ()) -> list
     if not inner:
         return [(" ".join(words), parser)]
     return [leaf for name, child in inner[0].choices.items() for leaf in leaves(child, (*words, name))]
+
+
+@pytest.mark.parametrize("group", ["data", "bench"])
+def test_groups_of_commands_have_an_example_too(group: str, capsys: Capture) -> None:
+    with pytest.raises(SystemExit):
+        main([group, "--help"])
+    assert f"example:\n  circlematch {group} " in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(("command", "parser"), leaves(build_parser()))

@@ -1,4 +1,4 @@
-"""`circlematch export`: C source that compiles and passes its own test, and a bundle that says what it is."""
+"""`circlematch export`: C source that compiles and passes its own test, and a bundle with a manifest."""
 
 from __future__ import annotations
 
@@ -171,7 +171,7 @@ def test_what_was_written_is_the_model_and_agrees_with_pytorch(tmp_path: Path, k
     assert sorted(path.name for path in (tmp_path / "new").iterdir()) == sorted(path.name for path in paths)
 
 
-def test_the_manifest_says_what_the_bundle_is(tmp_path: Path) -> None:
+def test_the_manifest_describes_the_bundle(tmp_path: Path) -> None:
     model = circlematch.load("d16-gsc1")
     binary, manifest = export(model, "bundle", tmp_path)
     said = json.loads(manifest.read_text())

@@ -19,7 +19,7 @@ from circlematch.training.native_step import STAGES, _config
 PARAMETERS = {"CM_LANES", "LANES", "LEVEL", "CM_SAMPLE", "CM_FROM_SAMPLE"}
 
 
-def test_the_type_stub_says_what_the_headers_declare() -> None:
+def test_the_type_stub_equals_the_headers_declarations() -> None:
     assert interface().STUB.read_text() == interface().stub(), "run `make generated`"
 
 

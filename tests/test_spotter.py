@@ -172,7 +172,7 @@ def test_spotting_a_file_and_feeding_it_in_pieces_find_the_same(recording: npt.N
     assert len(hits) >= 5
 
 
-def test_listening_to_a_file_is_feeding_it_and_says_how_long_it_is(repository: Path) -> None:
+def test_listening_to_a_file_equals_feeding_it_and_gives_its_length(repository: Path) -> None:
     path, heard = repository / "examples" / "commands.flac", []
     spotter, fed = circlematch.Spotter("d16-gsc"), circlematch.Spotter("d16-gsc")
     samples = circlematch.read(path)
@@ -186,7 +186,7 @@ def test_listening_to_a_file_is_feeding_it_and_says_how_long_it_is(repository: P
 
 @pytest.mark.parametrize("size", [800, 9_000, 16_000, 19_200])
 @pytest.mark.parametrize("rate", [16_000, 48_000])
-def test_the_most_probable_class_of_a_clip_is_that_of_predict_whatever_the_chunks(
+def test_the_most_probable_class_of_a_clip_in_any_chunks_is_that_of_predict(
     recording: npt.NDArray[np.float32], size: int, rate: int
 ) -> None:
     spotter = circlematch.Spotter("d16-gsc")
@@ -202,7 +202,7 @@ def test_the_most_probable_class_of_a_clip_is_that_of_predict_whatever_the_chunk
     assert spotter.clip is None
 
 
-def test_a_file_that_fails_midway_leaves_no_trace(
+def test_a_file_that_fails_midway_does_not_affect_the_next(
     recording: npt.NDArray[np.float32], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(circlematch.audio, "BLOCK_SAMPLES", 20_000)
@@ -258,7 +258,7 @@ def test_a_hit_comes_soon_after_its_keyword(recording: npt.NDArray[np.float32]) 
             assert hit.end < (at + 160) / 16_000 <= hit.end + 1.5
 
 
-def test_finishing_begins_a_new_recording_and_a_reset_forgets(recording: npt.NDArray[np.float32]) -> None:
+def test_finish_and_reset_each_begin_a_new_recording(recording: npt.NDArray[np.float32]) -> None:
     spotter = circlematch.Spotter("d16-gsc1")
 
     def heard(rate: int = 16_000) -> list[circlematch.Hit]:
@@ -284,7 +284,7 @@ def test_scores_are_probabilities_by_name_from_the_first_window_on(recording: np
     assert tuple(spotter.scores) == spotter.model.labels
 
 
-def test_every_frame_scores_ten_times_as_often() -> None:
+def test_with_every_frame_there_are_ten_times_as_many_scores() -> None:
     counts = []
     for every in (False, True):
         stream = Stream(model_of().engine, every_frame=every)
@@ -378,7 +378,7 @@ def test_import_and_first_prediction_take_less_than_three_tenths_of_a_second() -
 
 
 @pytest.mark.parametrize("rate", [16_000, 48_000])
-def test_a_recording_may_be_ended_or_forgotten_twice(rate: int) -> None:
+def test_a_recording_may_be_finished_or_reset_twice(rate: int) -> None:
     chunk = np.random.default_rng(0).normal(0, 0.1, rate).astype(np.float32)
     spotter = circlematch.Spotter("d16-gsc1", threshold=0.0)
     spotter.feed(chunk, rate)

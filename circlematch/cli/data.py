@@ -7,7 +7,16 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from circlematch.cli.options import DEFAULT_DATA, Commands, add_command, add_dataset, add_json, print_json, read_dataset
+from circlematch.cli.options import (
+    DEFAULT_DATA,
+    Commands,
+    add_command,
+    add_dataset,
+    add_group,
+    add_json,
+    print_json,
+    read_dataset,
+)
 from circlematch.cli.progress import Progress, download_progress
 from circlematch.data import download
 from circlematch.data.dataset import Dataset
@@ -18,8 +27,7 @@ from circlematch.files import whole_folder
 def add(commands: Commands) -> None:
     """Add the command and its subcommands."""
     summary = "Download, synthesise or inspect a dataset."
-    parser = commands.add_parser("data", help=summary, description=summary)
-    inner = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    inner = add_group(commands, "data", summary, "circlematch data make words")
     notes = "; ".join(f"{name}: {archive.note}" for name, archive in download.ARCHIVES.items())
     get = add_command(inner, "get", "Download an official archive.", "circlematch data get gsc1 --to data", run_get)
     get.add_argument("name", choices=tuple(download.ARCHIVES), help=f"The archive ({notes}).")

@@ -71,7 +71,7 @@ struct cm_stream {
 
     cm_encoder encoder;
     cm_block open;              /* the block that frames are added to */
-    cm_block cut;               /* the part of the tenth block before, for a window that ends inside a block */
+    cm_block cut;               /* the part of the oldest, overwritten block in a window that ends inside a block */
     uint8_t *finished;          /* (9) blocks */
     size_t finished_size;
     int place, in_block;        /* where the next frame goes, on the circle and in its block */
