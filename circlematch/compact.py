@@ -22,7 +22,7 @@ MAGIC = b"CMCH"
 QUAD = 4  # outputs that are computed side by side
 NORM_EPSILON, NORM_MOMENTUM = 1e-5, 0.1  # of PyTorch's batch norm
 LARGEST_SCALE, LARGEST_POWER = 80.0, 16.0  # of α and 1/τ
-LARGEST_WIDTH, MOST_CLASSES, MOST_FILTERS = 1024, 4096, 16
+LARGEST_WIDTH, MOST_CLASSES, MOST_CHANNELS, MOST_FEATURES, MOST_FILTERS = 1024, 4096, 256, 256, 16
 LOG_PATHS = 18.1368227  # the engine's log of T choose M; 2e-6 too low, but a correction would change all scores
 FIXED = ("prototypes", "harmonics")  # the engine has these as constants
 
@@ -38,8 +38,8 @@ def why_not_compact(network: Network) -> str | None:
     limits = {
         "width": (network.width, LARGEST_WIDTH),
         "classes": (network.classes, MOST_CLASSES),
-        "conv_channels": (network.conv_channels, 256),
-        "band_features": (_group_features(network), 256),
+        "conv_channels": (network.conv_channels, MOST_CHANNELS),
+        "band_features": (_group_features(network), MOST_FEATURES),
         "lifting_blocks": (network.lifting_blocks, MOST_FILTERS // 2),
     }
     for name, (value, most) in limits.items():

@@ -28,6 +28,8 @@ __all__ = ["FORMATS", "Format", "agreement", "export", "self_test_clip"]
 WORDS_IN_A_LINE = 8
 NUMBERS_IN_A_LINE = 6
 SEED = 2463534242
+LOUDNESS_SAMPLES = 800  # of the self-test, after which its loudness changes
+PUSHED_SAMPLES = 50  # at a time, in the exported self-test
 ENGINE = ("circlematch.h", "circlematch.c")  # package data, made by engine/python/amalgamate.py
 SELF_TEST_TOLERANCE = 0.02  # of a score; 16-bit blocks and fused multiply–add change it by less
 
@@ -42,13 +44,13 @@ class Format:
 
 
 def self_test_clip() -> npt.NDArray[np.int16]:
-    """One second of noise whose loudness changes every 50 ms; the exported C code computes the same samples."""
+    """One second of noise whose loudness changes every 50 ms. The exported C code computes the same samples."""
     state, clip = SEED, np.empty(FRONT_END.clip_samples, dtype=np.int16)
     for i in range(clip.size):
         state ^= (state << 13) & 0xFFFFFFFF
         state ^= state >> 17
         state ^= (state << 5) & 0xFFFFFFFF
-        clip[i] = np.int16((state >> 16) - 32768) >> (3 + i // 800 * 7 % 10)
+        clip[i] = np.int16((state >> 16) - 32768) >> (3 + i // LOUDNESS_SAMPLES * 7 % 10)
     return clip
 
 
@@ -78,6 +80,9 @@ def _to_c(model: Model, folder: Path) -> list[Path]:
         "array": _lines([f"{word:#010x}u" for word in words], WORDS_IN_A_LINE),
         "scores": _lines([f"{score:.8e}f" for score in scores], NUMBERS_IN_A_LINE),
         "seed": f"{SEED}u",
+        "samples": str(FRONT_END.clip_samples),
+        "loudness": str(LOUDNESS_SAMPLES),
+        "pushed": str(PUSHED_SAMPLES),
         "tolerance": f"{SELF_TEST_TOLERANCE}f",
     }
     files = engine | {f"cm_{name}.h": _filled(HEADER, values), f"cm_{name}.c": _filled(SOURCE, values)}
@@ -228,18 +233,18 @@ static const float expected[@classes@] = {
 int cm_@name@_self_test(cm_stream *stream)
 {
     float scores[@classes@];
-    int16_t sound[50];
+    int16_t sound[@pushed@];
     uint32_t state = @seed@;
     cm_reset(stream);
-    for (int i = 0; i < 16000; i += 50) {
-        for (int j = 0; j < 50; j++) {
+    for (int i = 0; i < @samples@; i += @pushed@) {
+        for (int j = 0; j < @pushed@; j++) {
             state ^= state << 13;
             state ^= state >> 17;
             state ^= state << 5;
-            const int32_t sample = (int32_t)(state >> 16) - 32768, quieter = 1 << (3 + i / 800 * 7 % 10);
+            const int32_t sample = (int32_t)(state >> 16) - 32768, quieter = 1 << (3 + i / @loudness@ * 7 % 10);
             sound[j] = (int16_t)((sample - (sample < 0 ? quieter - 1 : 0)) / quieter);
         }
-        cm_push_i16(stream, sound, 50);
+        cm_push_i16(stream, sound, @pushed@);
     }
     while (cm_finish(stream))
         ;

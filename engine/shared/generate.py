@@ -21,7 +21,10 @@ from circlematch.compact import (
     LARGEST_SCALE,
     LARGEST_WIDTH,
     LOG_PATHS,
+    MAGIC,
+    MOST_CHANNELS,
     MOST_CLASSES,
+    MOST_FEATURES,
     MOST_FILTERS,
     NORM_EPSILON,
     NORM_MOMENTUM,
@@ -148,9 +151,12 @@ def network(front_end: FrontEnd, net: Network) -> str:
         "SMOOTHED": (SMOOTHED, "windows whose probabilities are averaged"),
     }
     form: dict[str, tuple[object, str]] = {
+        "MODEL_MAGIC": (f"{int.from_bytes(MAGIC, 'little'):#x}u", f'"{MAGIC.decode()}", the first word of a model'),
         "QUAD": (QUAD, "outputs that are computed side by side"),
         "LARGEST_WIDTH": (LARGEST_WIDTH, "of D"),
         "MOST_CLASSES": (MOST_CLASSES, "of K"),
+        "MOST_CHANNELS": (MOST_CHANNELS, "of the first two convolutions"),
+        "MOST_FEATURES": (MOST_FEATURES, "of a group of rows"),
         "MOST_FILTERS": (MOST_FILTERS, "lifting filters"),
         "LARGEST_SCALE": (f"{LARGEST_SCALE}f", "of alpha: a hundred times e^80 is within float32"),
         "LARGEST_POWER": (f"{LARGEST_POWER}f", "of 1 / tau: five responses of 80 give 2^9234, an exponent of 16 bits"),

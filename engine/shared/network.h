@@ -23,11 +23,14 @@
 #define SMOOTHED 3       /* windows whose probabilities are averaged */
 
 /* Limits and padding of the compact form. */
-#define QUAD 4               /* outputs that are computed side by side */
-#define LARGEST_WIDTH 1024   /* of D */
-#define MOST_CLASSES 4096    /* of K */
-#define MOST_FILTERS 16      /* lifting filters */
-#define LARGEST_SCALE 80.0f  /* of alpha: a hundred times e^80 is within float32 */
-#define LARGEST_POWER 16.0f  /* of 1 / tau: five responses of 80 give 2^9234, an exponent of 16 bits */
+#define MODEL_MAGIC 0x48434d43u  /* "CMCH", the first word of a model */
+#define QUAD 4                   /* outputs that are computed side by side */
+#define LARGEST_WIDTH 1024       /* of D */
+#define MOST_CLASSES 4096        /* of K */
+#define MOST_CHANNELS 256        /* of the first two convolutions */
+#define MOST_FEATURES 256        /* of a group of rows */
+#define MOST_FILTERS 16          /* lifting filters */
+#define LARGEST_SCALE 80.0f      /* of alpha: a hundred times e^80 is within float32 */
+#define LARGEST_POWER 16.0f      /* of 1 / tau: five responses of 80 give 2^9234, an exponent of 16 bits */
 
 #endif
