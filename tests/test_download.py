@@ -7,6 +7,7 @@ import hashlib
 import io
 import os
 import random
+import shutil
 import tarfile
 import threading
 from collections.abc import Iterator
@@ -481,7 +482,7 @@ def test_a_full_disk_while_unpacking_leaves_no_folder_and_the_archive_for_the_ne
     server: Server, to: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patched:
-        patched.setattr(download.shutil, "copyfileobj", full_disk)
+        patched.setattr(shutil, "copyfileobj", full_disk)
         with pytest.raises(DownloadError) as raised:
             get(tiny(server), to)
 

@@ -14,21 +14,18 @@ import hashlib
 import http.client
 import os
 import re
-import shutil
-import tarfile
-import tempfile
 import time
 import urllib.error
 import urllib.request
-import zlib
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from gzip import BadGzipFile
-from pathlib import Path, PurePosixPath, PureWindowsPath
+from pathlib import Path
 
 from circlematch._version import __version__
+from circlematch.data.unpack import DamagedArchiveError, unpack
 from circlematch.errors import DownloadError, UsageError
+from circlematch.files import whole_folder
 
 __all__ = ["ARCHIVES", "Archive", "Progress", "archive", "get"]
 
@@ -311,59 +308,13 @@ def _sha256(path: Path, size: int, report: Progress) -> str:
 
 
 def _unpack(archive: Archive, part: Path, target: Path, report: Progress) -> None:
-    """Unpack into a temporary folder next to the target, then rename it."""
-    with tempfile.TemporaryDirectory(prefix=f".{archive.folder}.", dir=target.parent) as beside:
-        # One level down: only the owner may enter `beside`, and the dataset gets the usual permissions.
-        folder = Path(beside, archive.folder)
-        folder.mkdir()
+    """Unpack the partial download, which is complete, into the target; an error leaves no folder."""
+    with whole_folder(target) as folder:
         try:
-            _extract(part, folder, report)
-        except (_UnsafeError, tarfile.TarError, BadGzipFile, EOFError, zlib.error) as error:
+            unpack(part, folder, lambda done: report("unpack", done, part.stat().st_size))
+        except DamagedArchiveError as error:
             _discard(part)
             raise DownloadError(
                 f"{archive.name} was not unpacked and was deleted ({_in_one_line(error)}): the published "
                 "archive itself is at fault, please report it"
             ) from error
-        folder.rename(target)
-
-
-class _UnsafeError(Exception):
-    """A member that must not be unpacked."""
-
-
-def _extract(part: Path, folder: Path, report: Progress) -> None:
-    """Write the files and folders of the archive into `folder`; any other kind of member is refused."""
-    size = _bytes_in(part)
-    report("unpack", 0, size)
-    with part.open("rb") as packed, tarfile.open(fileobj=packed, mode="r:gz") as members:
-        for member in members:
-            _refuse_unsafe(member)
-            _write_member(members, member, folder)
-            report("unpack", packed.tell(), size)
-    report("unpack", size, size)
-
-
-def _refuse_unsafe(member: tarfile.TarInfo) -> None:
-    """Raise unless the member is a plain file or folder inside the folder that it is unpacked into.
-
-    All links are refused: recordings need none, and a link could lead outside. Names are checked as POSIX and as
-    Windows paths on every system.
-    """
-    if not (member.isfile() or member.isdir()):
-        raise _UnsafeError(f"it holds {member.name!r}, a link or device")
-    paths = (PurePosixPath(member.name), PureWindowsPath(member.name))
-    if "\0" in member.name or any(path.anchor or ".." in path.parts for path in paths):
-        raise _UnsafeError(f"it holds {member.name!r}, which leads out of its folder")
-
-
-def _write_member(members: tarfile.TarFile, member: tarfile.TarInfo, folder: Path) -> None:
-    """Write one member, without its owner, permissions and times."""
-    path = folder / member.name
-    if member.isdir():
-        path.mkdir(parents=True, exist_ok=True)
-        return
-    path.parent.mkdir(parents=True, exist_ok=True)
-    source = members.extractfile(member)
-    assert source is not None, "extractfile gives None for links and folders only"
-    with source, path.open("wb") as copy:
-        shutil.copyfileobj(source, copy, CHUNK_BYTES)
