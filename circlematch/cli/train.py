@@ -56,8 +56,8 @@ def add(commands: Commands) -> None:
         nargs="+",
         metavar="MODEL",
         help="Larger models with the same classes to distil from: released names, files or the folders of runs. The "
-        f"targets are their mean probabilities ({DISTILLATION:.0%}%) mixed with the label, which is smoothed only if you "
-        "give --label-smoothing.",
+        f"targets are their mean probabilities ({DISTILLATION:.0%}%) mixed with the label, which is only smoothed with "
+        "--label-smoothing.",
     )
     parser.add_argument("--seed", type=int, default=0, help="The seed of weights, order, shifts, noise and dropout.")
     parser.add_argument(
