@@ -28,8 +28,8 @@ __all__ = [
 SUFFIXES = (".wav", ".flac", ".ogg", ".opus", ".mp3")
 TYPES = ("f2", "f4", "f8", "f16", "i2", "i4", "u1")  # in either byte order
 SHORTEST_MS = 50  # five frames: the least that five ordered prototypes can fill
-BLOCK_SAMPLES = 2**16  # read at a time, of all channels together: 256 KiB
-UNKNOWN_LENGTH = 2**63 - 1  # frames, in libsndfile, where the header does not tell, as that of a piped FLAC file
+BLOCK_SAMPLES = 2**16  # of all channels together: 256 KiB
+UNKNOWN_LENGTH = 2**63 - 1  # frames, in libsndfile, if the header of a FLAC file has no length
 
 Samples = npt.NDArray[np.float32]
 Progress = Callable[[float, float | None], object]
@@ -44,17 +44,17 @@ def blocks(path: str | Path, progress: Progress | None = None) -> Iterator[Sampl
     """The recording as mono float32 samples at 16 kHz, block by block.
 
     A recording that is too short, cut off or damaged raises AudioError. Blocks before the damage are yielded first.
-    `progress` is called after each block with the seconds read so far and with those in the header, if it has them.
+    `progress` is called after each block with the seconds read so far and with the length in the header, or None.
     """
     with _opened(path) as sound:
         converter = Converter(sound.samplerate)
         size = max(min(BLOCK_SAMPLES // sound.channels, sound.frames), 1)
-        while (chunk := sound.read(size, dtype="float32", always_2d=True)).size:
+        while (chunk := _read(sound, size, converter)).size:
             yield converter.convert(chunk)
             if progress is not None:
                 progress(converter.seconds, _seconds(sound))
         _check_length(converter.frames, sound.samplerate)
-        # Of other formats libsndfile counts what is there, or, of MP3 and of a pipe, knows no reliable length.
+        # For other formats libsndfile counts the samples in the file; for MP3 and pipes it knows no reliable length.
         if sound.format == "FLAC" and converter.seconds < (claimed := _seconds(sound) or 0):
             raise AudioError(
                 f"the recording is cut off after {converter.seconds:.2f} s of the {claimed:.2f} s in its header"
@@ -62,10 +62,19 @@ def blocks(path: str | Path, progress: Progress | None = None) -> Iterator[Sampl
         yield converter.finish()
 
 
+def _read(sound: Any, size: int, converter: Converter) -> npt.NDArray[np.float32]:
+    """The next block of a file: (frames, channels)."""
+    try:
+        block: npt.NDArray[np.float32] = sound.read(size, dtype="float32", always_2d=True)
+    except soundfile.LibsndfileError as error:
+        raise AudioError(f"the recording is damaged or cut off after {converter.seconds:.2f} s") from error
+    return block
+
+
 def second_of(recording: Iterable[Samples], first: int) -> tuple[Samples, int]:
     """One second of a recording from sample `first` on, and how many samples were read.
 
-    The second is padded with zeros if the recording ends earlier. The blocks behind it are not read.
+    The second is padded with zeros if the recording ends earlier. Later blocks are not read.
     """
     parts, there = [], 0
     for block in recording:
@@ -91,7 +100,7 @@ def _seconds(sound: Any) -> float | None:
 
 
 class _FromBeginningToEnd(soundfile.SoundFile):  # type: ignore[misc]  # soundfile has no types
-    """A file in which soundfile never seeks. It would after every read, which fails at the end of a cut FLAC file."""
+    """A file in which soundfile never seeks. Otherwise it seeks after every read, which fails in a cut FLAC file."""
 
     def seekable(self) -> bool:
         return False
@@ -124,6 +133,8 @@ def _reason(path: Path, error: Exception) -> str:
     except (OSError, ValueError) as refused:
         return f": {getattr(refused, 'strerror', None) or refused}"
     reason = str(getattr(error, "error_string", None) or error).strip().rstrip(".")
+    if path.is_fifo() and "flac" in reason:
+        return ": FLAC cannot be read from a pipe; give the file"
     return f" cannot be read as audio ({reason}); formats are {', '.join(SUFFIXES)}"
 
 
@@ -152,7 +163,7 @@ def _check_length(frames: int, sample_rate: int) -> None:
 class Converter:
     """Brings a recording that arrives in chunks to mono float32 at 16 kHz.
 
-    The samples are those of the whole recording converted at once, whatever the chunks.
+    The samples equal those of the whole recording converted at once; chunks do not change them.
     """
 
     def __init__(self, sample_rate: int) -> None:
@@ -211,7 +222,7 @@ def as_rate(sample_rate: int) -> int:
     if isinstance(sample_rate, bool) or not isinstance(sample_rate, int | np.integer):
         raise AudioError(f"sample_rate is {sample_rate!r}; give whole samples per second, such as 16000")
     if not 1_000 <= sample_rate <= 768_000:
-        raise AudioError(f"sample_rate is {sample_rate}; it must lie between 1000 and 768000 per second")
+        raise AudioError(f"sample_rate is {sample_rate}; it must be from 1000 to 768000 per second")
     return int(sample_rate)
 
 

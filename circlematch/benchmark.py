@@ -126,7 +126,7 @@ class StreamSpeed:
 def measure_streaming(model: Model, rounds: int = 20) -> StreamSpeed:
     """Alternate on one thread between streaming and recomputing the window, and keep the fastest round of each.
 
-    The input is noise of changing loudness. The threshold is 1, so that there are no hits, which are rare in use, too.
+    The input is noise of changing loudness. The threshold is 1, so no hits occur; they are rare in practice.
     """
     generator = np.random.default_rng(0)
     swell = np.repeat(generator.uniform(0, 0.2, 20 * STREAM_SECONDS), FRONT_END.sample_rate_hz // 20)

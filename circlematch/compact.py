@@ -1,4 +1,4 @@
-"""The compact form of a model, which the C engine reads where it lies: batch norm folded, in the engine's order.
+"""The compact form of a model, which the C engine reads in place: batch norm folded, in the engine's order.
 
 `engine/stream/model.h` draws the form byte by byte.
 """
@@ -11,6 +11,7 @@ from dataclasses import fields
 import numpy as np
 import numpy.typing as npt
 
+from circlematch._engine import lib
 from circlematch.config import FRONT_END, FrontEnd, Network, to_dict
 from circlematch.errors import UsageError
 from circlematch.parameters import LIFTING_TAPS, Tensors, descriptor_mask
@@ -18,11 +19,11 @@ from circlematch.parameters import LIFTING_TAPS, Tensors, descriptor_mask
 __all__ = ["compact", "front_end_number", "why_not_compact"]
 
 MAGIC = b"CMCH"
-VERSION = 1  # CM_MODEL_VERSION
 QUAD = 4  # outputs that are computed side by side
-NORM_EPSILON = 1e-5  # of PyTorch's batch norm
+NORM_EPSILON, NORM_MOMENTUM = 1e-5, 0.1  # of PyTorch's batch norm
 LARGEST_SCALE, LARGEST_POWER = 80.0, 16.0  # of α and 1/τ
-MOST_FILTERS = 16
+LARGEST_WIDTH, MOST_CLASSES, MOST_CHANNELS, MOST_FEATURES, MOST_FILTERS = 1024, 4096, 256, 256, 16
+LOG_PATHS = 18.1368227  # the engine's log of T choose M; 2e-6 too low, but a correction would change all scores
 FIXED = ("prototypes", "harmonics")  # the engine has these as constants
 
 Array = npt.NDArray[np.float64]
@@ -35,10 +36,10 @@ def why_not_compact(network: Network) -> str | None:
         if getattr(network, name) != usual[name]:
             return f"the engine runs networks with {name} = {usual[name]} only, not {getattr(network, name)}"
     limits = {
-        "width": (network.width, 1024),
-        "classes": (network.classes, 4096),
-        "conv_channels": (network.conv_channels, 256),
-        "band_features": (_group_features(network), 256),
+        "width": (network.width, LARGEST_WIDTH),
+        "classes": (network.classes, MOST_CLASSES),
+        "conv_channels": (network.conv_channels, MOST_CHANNELS),
+        "band_features": (_group_features(network), MOST_FEATURES),
         "lifting_blocks": (network.lifting_blocks, MOST_FILTERS // 2),
     }
     for name, (value, most) in limits.items():
@@ -83,11 +84,11 @@ def compact(
         )
     )
     size = len(MAGIC) + 12 + len(body)
-    return MAGIC + np.array([VERSION, size, zlib.crc32(body)], "<u4").tobytes() + body
+    return MAGIC + np.array([lib.CM_MODEL_VERSION, size, zlib.crc32(body)], "<u4").tobytes() + body
 
 
 def front_end_number(front_end: FrontEnd) -> int:
-    """A number for all that a front end is made of: an engine built for another one refuses the model."""
+    """A hash of the front-end settings. The engine refuses models with a different one."""
     return zlib.crc32(repr(sorted(to_dict(front_end).items())).encode())
 
 
@@ -168,11 +169,11 @@ def _up(count: int) -> int:
 
 
 def _padded(array: Array) -> Array:
-    """Zeros behind the last axis, up to a multiple of four."""
+    """Pad the last axis with zeros to a multiple of four."""
     return np.pad(array, [(0, 0)] * (array.ndim - 1) + [(0, -array.shape[-1] % QUAD)])
 
 
 def _halved(array: Array) -> Array:
-    """The last axis, D, as two halves that are padded each."""
+    """Split the last axis, D, into two halves and pad each."""
     first, second = np.split(array, 2, axis=-1)
     return np.concatenate((_padded(first), _padded(second)), axis=-1)

@@ -1,4 +1,4 @@
-"""From window scores to hits: where a keyword was said, only once, and soon.
+"""From window scores to hits. A spoken keyword gives one hit, soon after its end.
 
 A window of one second slides over the recording by 100 ms. A spoken keyword scores high in several consecutive
 windows, a chance match usually in one only. The detector therefore uses the mean probability of the last three windows.
@@ -81,7 +81,7 @@ class Outlook:
 def padded(samples: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
     """Pad with zeros to a whole number of blocks of at least one second, then add two blocks.
 
-    A word at the very end then still lies in three windows.
+    A word at the very end is then in three windows.
     """
     block = BLOCK_FRAMES * FRONT_END.hop_samples
     size = max(FRONT_END.clip_samples, -(-samples.size // block) * block) + (SMOOTHED - 1) * block

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from circlematch._engine import ffi, lib
 from circlematch.config import FRONT_END
 from circlematch.errors import UsageError
-from circlematch.machine import in_slices
+from circlematch.threads import in_slices
 
 __all__ = ["Answer", "Engine", "RawHit", "Stream"]
 
@@ -85,11 +85,11 @@ class Engine:
         return out
 
     def unit_frames(self, pictures: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
-        """ĥ of Eq. (2) for log-mel pictures (B, F, T) of one second: (B, T, D). With mean pooling, the features."""
+        """ĥ of Eq. (2) for log-mel spectrograms (B, F, T): (B, T, D). With mean pooling, the features."""
         given = np.ascontiguousarray(pictures, dtype=np.float32)
         if given.ndim != 3 or given.shape[1:] != (FRONT_END.mel_bands, FRONT_END.clip_frames):
             raise UsageError(
-                f"pictures have the shape {given.shape}; give (pictures, {FRONT_END.mel_bands} bands,"
+                f"spectrograms have the shape {given.shape}; give (spectrograms, {FRONT_END.mel_bands} bands,"
                 f" {FRONT_END.clip_frames} frames)"
             )
         out = np.empty((len(given), FRONT_END.clip_frames, self.width), dtype=np.float32)

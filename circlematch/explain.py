@@ -1,4 +1,4 @@
-"""Explain a prediction: log-mel picture, response curves of the prototypes, and their moments on the circle."""
+"""Explain a prediction: log-mel spectrogram, response curves of the prototypes, and their moments on the circle."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from circlematch.front_end import log_mel
 from circlematch.model import Model, Prediction
 from circlematch.spotter import Spotter
 
-__all__ = ["Explanation", "draw", "explain", "picture_of"]
+__all__ = ["Explanation", "draw", "explain", "picture_of", "responses_and_moments"]
 
 MOST_BARS = 12
 ARROWS = ({"arrowstyle": "-|>", "linewidth": 2}, {"arrowstyle": "->", "linewidth": 1, "linestyle": ":"})  # q = 1, q = 2
@@ -48,13 +48,13 @@ class Explanation:
     def summary(self) -> dict[str, Any]:
         """The explanation as plain data, for --json."""
         return {
-            "label": self.label,
-            "answer": self.prediction.label,
+            "label": self.prediction.label,
             "score": self.prediction.score,
             "scores": self.prediction.scores,
             "start": self.prediction.start,
             "end": self.prediction.end,
             "from_seconds": self.from_seconds,
+            "explained": self.label,
             "peaks_seconds": [round(peak, 2) for peak in self.peaks],
             "moments": [[[round(float(m.real), 4), round(float(m.imag), 4)] for m in row] for row in self.moments],
         }
@@ -68,8 +68,7 @@ def explain(
     The second starts at `at`, or where `label` is most probable, or surrounds the highest-scoring keyword. The class is
     `label`, or else the predicted one.
     """
-    if model.card.network.mean_pooling:
-        raise UsageError(f"{model.card.name} uses mean pooling and has no prototypes; give one with, such as d16-gsc")
+    _check_prototypes(model)
     if label is not None and label not in model.labels:
         raise UsageError(f"{model.card.name} has no class {label!r}; it has {', '.join(model.labels)}")
     if at is not None and not (isfinite(at) and at >= 0):
@@ -83,12 +82,12 @@ def explain(
     second, read = second_of(_blocks(recording), first)
     if first >= read:
         seconds = read / FRONT_END.sample_rate_hz
-        raise AudioError(f"second {at} lies outside the recording; give one from 0 to below {seconds:.2f}")
+        raise AudioError(f"second {at} is outside the recording; give one from 0 to below {seconds:.2f}")
     from_seconds = first / FRONT_END.sample_rate_hz
     prediction = _later(model.judge(second), from_seconds)
     chosen = label or prediction.label
     picture = log_mel(second[None])
-    responses, moments = model.insight(picture)
+    responses, moments = responses_and_moments(model, picture)
     number = model.labels.index(chosen)
     return Explanation(
         model.card.name,
@@ -99,6 +98,26 @@ def explain(
         responses[0, number],
         moments[0, number],
     )
+
+
+def _check_prototypes(model: Model) -> None:
+    if model.card.network.mean_pooling:
+        raise UsageError(f"{model.card.name} uses mean pooling and has no prototypes; give one with, such as d16-gsc")
+
+
+def responses_and_moments(
+    model: Model, spectrograms: npt.NDArray[np.float32]
+) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.complex64]]:
+    """Responses (B, K, M, T) and circular moments (B, K, M, Q) for log-mel spectrograms (B, F, T)."""
+    _check_prototypes(model)
+    frames = model.engine.unit_frames(spectrograms)  # (B, T, D)
+    prototypes = model.tensors["head.matcher.prototypes"]  # (K, M, D)
+    unit = prototypes / np.linalg.norm(prototypes, axis=-1, keepdims=True)
+    responses = np.exp(model.tensors["head.matcher.log_scale"]) * np.einsum("kmd,btd->bkmt", unit, frames)  # Eq. (2)
+    weights = np.exp(responses - responses.max(axis=-1, keepdims=True))  # Eq. (4)
+    weights /= weights.sum(axis=-1, keepdims=True)
+    turns = np.outer(np.arange(frames.shape[1]) / frames.shape[1], np.arange(1, model.card.network.harmonics + 1))
+    return responses, (weights @ np.exp(2j * np.pi * turns)).astype(np.complex64)  # Eq. (5)
 
 
 def _blocks(recording: Samples | str | Path) -> Iterator[Samples]:
@@ -119,7 +138,7 @@ def _second_of_best_hit(model: Model, recording: Iterator[Samples]) -> int:
     """The first sample of the second with the highest-scoring hit in its middle; 0 for a clip or without a hit."""
     spotter, hits = Spotter(model), []
     for block in recording:
-        hits += spotter.hear(block)
+        hits += spotter.push(block)
     hits += spotter.finish()
     size = round(spotter.seconds * FRONT_END.sample_rate_hz)
     if is_clip(size) or not hits:

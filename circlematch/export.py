@@ -1,12 +1,15 @@
-"""A model for other programs: as C source with the engine beside it, or as a binary file with a manifest.
+"""Export of a model for other programs: as C source together with the engine, or as a binary file with a manifest.
 
-Both hold the compact form that the C engine reads.
+Every format contains the compact form that the C engine reads. A new format needs two functions, which write its files
+and read the compact form from them, and a row in FORMATS.
 """
 
 from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Callable
+from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -20,33 +23,44 @@ from circlematch.engine import Engine, Stream
 from circlematch.files import write_atomically, write_json
 from circlematch.model import Model
 
-__all__ = ["FORMATS", "agreement", "export", "self_test_clip"]
+__all__ = ["FORMATS", "Format", "agreement", "export", "self_test_clip"]
 
 WORDS_IN_A_LINE = 8
 NUMBERS_IN_A_LINE = 6
 SEED = 2463534242
+LOUDNESS_SAMPLES = 800  # of the self-test, after which its loudness changes
+PUSHED_SAMPLES = 50  # at a time, in the exported self-test
 ENGINE = ("circlematch.h", "circlematch.c")  # package data, made by engine/python/amalgamate.py
 SELF_TEST_TOLERANCE = 0.02  # of a score; 16-bit blocks and fused multiply–add change it by less
 
 
+@dataclass(frozen=True)
+class Format:
+    """An export format."""
+
+    title: str  # for --help
+    write: Callable[[Model, Path], list[Path]]  # writes the files into a folder and returns them
+    read_back: Callable[[list[Path]], bytes]  # the compact model from these files
+
+
 def self_test_clip() -> npt.NDArray[np.int16]:
-    """One second of noise whose loudness changes every 50 ms; the exported C code computes the same samples."""
+    """One second of noise whose loudness changes every 50 ms. The exported C code computes the same samples."""
     state, clip = SEED, np.empty(FRONT_END.clip_samples, dtype=np.int16)
     for i in range(clip.size):
         state ^= (state << 13) & 0xFFFFFFFF
         state ^= state >> 17
         state ^= (state << 5) & 0xFFFFFFFF
-        clip[i] = np.int16((state >> 16) - 32768) >> (3 + i // 800 * 7 % 10)
+        clip[i] = np.int16((state >> 16) - 32768) >> (3 + i // LOUDNESS_SAMPLES * 7 % 10)
     return clip
 
 
 def export(model: Model, kind: str, folder: Path) -> list[Path]:
-    """Write the files of one of FORMATS into a folder; returns them."""
-    return FORMATS[kind](model, folder)
+    """Write the files of one of FORMATS into a folder, and return them."""
+    return FORMATS[kind].write(model, folder)
 
 
 def _to_c(model: Model, folder: Path) -> list[Path]:
-    """The compact model as an array with a self-test, in cm_<name>.h and .c, and the engine beside them."""
+    """Write the compact model as an array with a self-test, cm_<name>.h and .c, and the engine."""
     engine = {file: (resources.files("circlematch") / "c" / file).read_bytes() for file in ENGINE}
     name = _identifier(model.card.name)
     words = np.frombuffer(model.compact, dtype="<u4")
@@ -66,6 +80,9 @@ def _to_c(model: Model, folder: Path) -> list[Path]:
         "array": _lines([f"{word:#010x}u" for word in words], WORDS_IN_A_LINE),
         "scores": _lines([f"{score:.8e}f" for score in scores], NUMBERS_IN_A_LINE),
         "seed": f"{SEED}u",
+        "samples": str(FRONT_END.clip_samples),
+        "loudness": str(LOUDNESS_SAMPLES),
+        "pushed": str(PUSHED_SAMPLES),
         "tolerance": f"{SELF_TEST_TOLERANCE}f",
     }
     files = engine | {f"cm_{name}.h": _filled(HEADER, values), f"cm_{name}.c": _filled(SOURCE, values)}
@@ -74,8 +91,15 @@ def _to_c(model: Model, folder: Path) -> list[Path]:
     return [folder / file for file in (f"cm_{name}.h", f"cm_{name}.c", *ENGINE)]
 
 
+def _from_c(paths: list[Path]) -> bytes:
+    """The words of the array."""
+    (source,) = (path for path in paths if path.suffix == ".c" and path.name not in ENGINE)
+    words = re.findall(r"0x([0-9a-f]{8})u", source.read_text())
+    return np.array([int(word, 16) for word in words], dtype="<u4").tobytes()
+
+
 def _to_bundle(model: Model, folder: Path) -> list[Path]:
-    """<name>.cm, the compact model, and <name>.json, its manifest."""
+    """Write <name>.cm, the compact model, and <name>.json, its manifest."""
     card = model.card
     binary, manifest = folder / f"{card.name}.cm", folder / f"{card.name}.json"
     write_atomically(binary, lambda stream: stream.write(model.compact))
@@ -107,36 +131,31 @@ def _to_bundle(model: Model, folder: Path) -> list[Path]:
     return [binary, manifest]
 
 
-FORMATS = {"c": _to_c, "bundle": _to_bundle}
+def _from_bundle(paths: list[Path]) -> bytes:
+    """The binary file."""
+    return paths[0].read_bytes()
 
 
-def agreement(model: Model, paths: list[Path]) -> dict[str, Any]:
+FORMATS = {
+    "c": Format("C source, with the engine", _to_c, _from_c),
+    "bundle": Format("a binary file and its manifest", _to_bundle, _from_bundle),
+}
+
+
+def agreement(model: Model, kind: str, paths: list[Path]) -> dict[str, Any]:
     """Compare the model in the files with the original, and its scores of the self-test clip with PyTorch's.
 
     The difference is None without torch.
     """
-    data = _read_back(paths)
-    ours = Engine(data).clip(self_test_clip()).scores
-    try:
-        theirs = _torch_scores(model)
-    except ImportError:
-        return {"bytes": len(data), "whole": data == model.compact, "largest_difference": None}
-    return {
-        "bytes": len(data),
-        "whole": data == model.compact,
-        "largest_difference": float(np.abs(ours - theirs).max()),
-    }
-
-
-def _read_back(paths: list[Path]) -> bytes:
-    """The compact model in the files."""
-    for path in paths:
-        if path.suffix == ".cm":
-            return path.read_bytes()
-        if path.suffix == ".c" and path.name not in ENGINE:
-            words = re.findall(r"0x([0-9a-f]{8})u", path.read_text())
-            return np.array([int(word, 16) for word in words], dtype="<u4").tobytes()
-    raise AssertionError("an export without a model")
+    data = FORMATS[kind].read_back(paths)
+    difference = None
+    if unchanged := data == model.compact:
+        try:
+            scores = Engine(data).clip(self_test_clip()).scores
+            difference = float(np.abs(scores - _torch_scores(model)).max())
+        except ImportError:  # without torch
+            difference = None
+    return {"bytes": len(data), "unchanged": unchanged, "largest_difference": difference}
 
 
 def _torch_scores(model: Model) -> npt.NDArray[np.float32]:
@@ -171,7 +190,7 @@ def _lines(values: list[str], width: int) -> str:
 HEADER = """\
 /* @title@
  * @origin@
- * Made by `circlematch export --to c`. Compile cm_@name@.c and circlematch.c, which lie beside this file.
+ * Written by `circlematch export --to c`. Compile cm_@name@.c and circlematch.c, which are in the same folder.
  */
 #ifndef @guard@
 #define @guard@
@@ -199,7 +218,7 @@ int cm_@name@_self_test(cm_stream *stream);
 SOURCE = """\
 /* @title@
  * @origin@
- * Made by `circlematch export --to c`.
+ * Written by `circlematch export --to c`.
  */
 #include "cm_@name@.h"
 
@@ -214,18 +233,18 @@ static const float expected[@classes@] = {
 int cm_@name@_self_test(cm_stream *stream)
 {
     float scores[@classes@];
-    int16_t sound[50];
+    int16_t sound[@pushed@];
     uint32_t state = @seed@;
     cm_reset(stream);
-    for (int i = 0; i < 16000; i += 50) {
-        for (int j = 0; j < 50; j++) {
+    for (int i = 0; i < @samples@; i += @pushed@) {
+        for (int j = 0; j < @pushed@; j++) {
             state ^= state << 13;
             state ^= state >> 17;
             state ^= state << 5;
-            const int32_t sample = (int32_t)(state >> 16) - 32768, quieter = 1 << (3 + i / 800 * 7 % 10);
+            const int32_t sample = (int32_t)(state >> 16) - 32768, quieter = 1 << (3 + i / @loudness@ * 7 % 10);
             sound[j] = (int16_t)((sample - (sample < 0 ? quieter - 1 : 0)) / quieter);
         }
-        cm_push_i16(stream, sound, 50);
+        cm_push_i16(stream, sound, @pushed@);
     }
     while (cm_finish(stream))
         ;

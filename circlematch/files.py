@@ -1,4 +1,4 @@
-"""Atomic writing: write a temporary file or folder next to the target, then rename it."""
+"""Files and folders: atomic writing, locks, and web addresses that were given as files."""
 
 from __future__ import annotations
 
@@ -55,11 +55,16 @@ def write_atomically(path: Path, write: Callable[[BinaryIO], object]) -> None:
 def whole_folder(path: Path) -> Iterator[Path]:
     """A temporary folder next to `path`, renamed to `path` at the end and removed if an error comes first."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=f".{path.name}.", suffix=".part", dir=path.parent) as beside:
-        folder = Path(beside, path.name)  # one level down: only the owner may enter `beside`
-        folder.mkdir()
-        yield folder
-        folder.rename(path)
+    try:
+        with tempfile.TemporaryDirectory(prefix=f".{path.name}.", suffix=".part", dir=path.parent) as beside:
+            folder = Path(beside, path.name)  # one level down: only the owner may enter `beside`
+            folder.mkdir()
+            yield folder
+            folder.rename(path)
+    except OSError as error:
+        if error.filename is None or ".part" in str(error.filename):
+            error.filename = str(path)  # the error names the temporary folder, or nothing if the disk is full
+        raise
 
 
 def _umask() -> int:

@@ -1,4 +1,4 @@
-"""Log-mel pictures of clips, computed by the C engine on all cores (Section 4.1)."""
+"""Log-mel spectrograms of clips, computed by the C engine on all cores (Section 4.1)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy.typing as npt
 from circlematch._engine import ffi, lib
 from circlematch.config import FASTEST, FRONT_END
 from circlematch.errors import AudioError
-from circlematch.machine import in_slices
+from circlematch.threads import in_slices
 
 __all__ = ["LANES", "AugmentPlan", "log_mel"]
 
@@ -65,7 +65,7 @@ class AugmentPlan:
 
 
 def log_mel(clips: npt.ArrayLike, plan: AugmentPlan | None = None, threads: int | None = None) -> Pictures:
-    """Log-mel pictures of a batch of clips: (B, samples) int16 or float in, (B, 32, frames) out.
+    """Log-mel spectrograms of a batch of clips: (B, samples) int16 or float in, (B, 32, frames) out.
 
     Every 160 samples give one frame, so one second of 16 kHz audio gives exactly 100. A silent frame is 0.
     The work is split over `threads` (default: one per core) with the GIL released. The result does not depend on them.

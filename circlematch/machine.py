@@ -1,4 +1,4 @@
-"""The cores of the machine and how work is split over them; machine and code of a run, for its record."""
+"""Where a process runs: cores, processor, memory, versions, and the commit of the source. Records contain all these."""
 
 from __future__ import annotations
 
@@ -6,8 +6,6 @@ import os
 import platform
 import subprocess
 import sys
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
@@ -17,28 +15,12 @@ import numpy as np
 
 from circlematch._version import __version__
 
-__all__ = ["commit", "in_slices", "peak_resident_mib", "processor", "usable_cores", "versions"]
+__all__ = ["commit", "peak_resident_mib", "processor", "usable_cores", "versions"]
 
 
 def usable_cores() -> int:
     """The number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def in_slices(work: Callable[[slice], object], count: int, threads: int | None = None, group: int = 1) -> None:
-    """Split `count` items into slices, and call `work` with each slice on its own thread (default: one per core).
-
-    All slices but the last have the same size, a multiple of `group`.
-    """
-    groups = -(-count // group)
-    size = max(-(-groups // max(threads or usable_cores(), 1)), 1) * group
-    slices = [slice(start, min(start + size, count)) for start in range(0, count, size)]
-    if len(slices) < 2:
-        for piece in slices:
-            work(piece)
-        return
-    with ThreadPoolExecutor(len(slices)) as pool:
-        list(pool.map(work, slices))
 
 
 def peak_resident_mib() -> int | None:

@@ -30,7 +30,7 @@ METADATA_KEY = "circlematch"
 
 @dataclass(frozen=True)
 class Finished:
-    """The numbers that finishing applied, kept so that it can be undone and repeated (circlematch.training.finish)."""
+    """The numbers that finishing applied (circlematch.training.finish). It can be undone and repeated with them."""
 
     word_biases: tuple[float, ...] = ()  # added to the classes' biases; empty if they were not balanced
     temperature: float = 1.0  # by which all scores were then divided
@@ -47,7 +47,7 @@ class Card:
     source: str
     finished: Finished = Finished()
     commit: str | None = None
-    version: str = __version__
+    version: str = __version__  # of the package that wrote the file
     notes: tuple[str, ...] = ()
 
     @property
@@ -148,7 +148,7 @@ class Model:
         from circlematch.spotter import Spotter  # which imports this module
 
         spotter = Spotter(self, threshold)
-        return [*spotter.hear(audio.prepare(samples, sample_rate)), *spotter.finish()]
+        return [*spotter.push(audio.prepare(samples, sample_rate)), *spotter.finish()]
 
     def judge(self, samples: audio.Samples) -> Prediction:
         """The same as `predict` for samples as `circlematch.read` returns them: mono float32 at 16 kHz."""
@@ -167,19 +167,6 @@ class Model:
     ) -> npt.NDArray[np.float32]:
         """Class scores z of one-second clips (N, samples), or of some rows of them: (B, K). Row -1 is silence."""
         return self.engine.scores(clips, np.arange(len(clips)) if rows is None else rows)
-
-    def insight(self, pictures: npt.NDArray[np.float32]) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.complex64]]:
-        """Responses (B, K, M, T) and circular moments (B, K, M, Q) for log-mel pictures (B, F, T)."""
-        if self.card.network.mean_pooling:
-            raise UsageError("a network with mean pooling has no prototypes and so no responses")
-        frames = self.engine.unit_frames(pictures)  # (B, T, D)
-        prototypes = self.tensors["head.matcher.prototypes"]  # (K, M, D)
-        unit = prototypes / np.linalg.norm(prototypes, axis=-1, keepdims=True)
-        responses = np.exp(self.tensors["head.matcher.log_scale"]) * np.einsum("kmd,btd->bkmt", unit, frames)
-        weights = np.exp(responses - responses.max(axis=-1, keepdims=True))  # Eq. (4)
-        weights /= weights.sum(axis=-1, keepdims=True)
-        turns = np.outer(np.arange(frames.shape[1]) / frames.shape[1], np.arange(1, self.card.network.harmonics + 1))
-        return responses, (weights @ np.exp(2j * np.pi * turns)).astype(np.complex64)  # Eq. (5)
 
     @cached_property
     def compact(self) -> bytes:
@@ -229,5 +216,7 @@ def read_model(path: Path) -> tuple[Model, dict[str, npt.NDArray[Any]]]:
     if digest(dict(tensors)) != expected or digest(arrays) != expected_all:
         raise DamagedFileError(f"{path} is damaged: its checksum does not match its weights; get the file again")
     if card.specification.front_end != FRONT_END:
-        raise DamagedFileError(f"{path} was trained with another front end; use the circlematch that made it")
+        raise DamagedFileError(
+            f"{path} was trained with another front end; use the circlematch version that trained it"
+        )
     return Model(card, tensors), extra

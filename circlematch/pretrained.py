@@ -6,6 +6,7 @@ import os
 from importlib import resources
 from pathlib import Path
 
+from circlematch.audio import SUFFIXES
 from circlematch.errors import UnknownModelError, did_you_mean
 from circlematch.files import is_address
 from circlematch.model import MODEL_FILE, Card, Model, read_model
@@ -45,7 +46,7 @@ def load(model: str | Path) -> Model:
         with resources.as_file(resources.files("circlematch.weights") / f"{name}{SUFFIX}") as path:
             return read_model(path)[0]
     path = Path(model, MODEL_FILE) if os.path.isdir(model) else Path(model)
-    if path.is_file():
+    if path.is_file() and path.suffix.lower() not in SUFFIXES:
         return read_model(path)[0]
     raise UnknownModelError(_unknown(name))
 
@@ -54,8 +55,14 @@ def _unknown(name: str) -> str:
     """The message for a model that does not exist."""
     if is_address(name):
         return f"{name} is a web address; download the model and give the file"
+    from circlematch.training.plan import PLAN  # which imports this module
+
+    if os.path.isfile(Path(name, PLAN)):
+        return f"{name} is an unfinished run; finish it with: circlematch train --resume {name}"
     if os.path.isdir(name):
         what = f"{name!r} is a folder without {MODEL_FILE}"
+    elif os.path.isfile(name):
+        what = f"{name} is a recording, not a model"
     else:
         what = f"no model is called {name!r}{did_you_mean(name, names())}"
     known = ", ".join(names()) or "none in this installation"

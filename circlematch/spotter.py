@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NoReturn
 
 import numpy as np
 import numpy.typing as npt
@@ -39,11 +40,19 @@ class Spotter:
         """
         detection.check_threshold(threshold)
         self.model = model if isinstance(model, Model) else pretrained.load(model)
+        self.threshold, self.every_frame = threshold, every_frame
         self._stream = Stream(self.model.engine, threshold, every_frame)
         self._converter: audio.Converter | None = None
-        self._hearing = False
+        self._begun = False  # whether the recording has samples, and has not ended
         self._samples = 0  # of this recording so far, or of the last one if no new one has begun
         self._opening = np.zeros(FRONT_END.clip_samples, dtype=np.float32)  # its first second
+
+    def __repr__(self) -> str:
+        every = 1 if self.every_frame else detection.BLOCK_FRAMES
+        return f"Spotter({self.model.card.name}, threshold {self.threshold:g}, every {every * FRONT_END.hop_ms} ms)"
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a Spotter cannot be copied or pickled, because its stream is in C; pickle its model instead")
 
     def listen(self, path: str | Path, progress: audio.Progress | None = None) -> Iterator[detection.Hit]:
         """Read a file in blocks, as a new recording, and yield each hit as soon as it is found.
@@ -52,7 +61,7 @@ class Spotter:
         """
         self.reset()
         for block in audio.blocks(path, progress):
-            yield from self.hear(block)
+            yield from self.push(block)
         yield from self.finish()
 
     def feed(self, chunk: npt.ArrayLike, sample_rate: int) -> list[detection.Hit]:
@@ -66,16 +75,16 @@ class Spotter:
         samples = converter.convert(chunk)
         if converter.frames == 0:
             return []
-        hits = self.hear(samples)
+        hits = self.push(samples)
         self._converter = converter
         return hits
 
-    def hear(self, samples: audio.Samples) -> list[detection.Hit]:
+    def push(self, samples: audio.Samples) -> list[detection.Hit]:
         """Process samples as `circlematch.read` returns them, mono float32 at 16 kHz, and return new hits."""
         audio.check_prepared(samples)
-        if not self._hearing:
+        if not self._begun:
             self.reset()
-            self._hearing = True
+            self._begun = True
         place = self._opening[self._samples :]
         place[: samples.size] = samples[: place.size]
         self._samples += samples.size
@@ -83,22 +92,22 @@ class Spotter:
 
     def finish(self) -> list[detection.Hit]:
         """End the recording and return its last hits. The next chunk begins a new recording."""
-        hits = [] if self._converter is None else self.hear(self._converter.finish())
-        if self._hearing:
+        hits = [] if self._converter is None else self.push(self._converter.finish())
+        if self._begun:
             hits += [self.model.hit(raw) for raw in self._stream.finish()]
-        self._hearing, self._converter = False, None
+        self._begun, self._converter = False, None
         return hits
 
     def reset(self) -> None:
         """Discard the recording so far. The next chunk begins a new recording."""
         self._stream.reset()
-        self._converter, self._hearing, self._samples = None, False, 0
+        self._converter, self._begun, self._samples = None, False, 0
         self._opening[:] = 0
 
     @property
     def scores(self) -> dict[str, float] | None:
         """Class probabilities of the newest window of one second, or None before the first window."""
-        if not self._hearing or self._stream.newest < 0:
+        if not self._begun or self._stream.newest < 0:
             return None
         return dict(zip(self.model.labels, map(float, self._stream.scores()[1]), strict=True))
 
@@ -110,6 +119,6 @@ class Spotter:
     @property
     def clip(self) -> Prediction | None:
         """The prediction for the recording that has ended, if it was a clip (at most 1.2 s), else None."""
-        if self._hearing or self._samples == 0 or not detection.is_clip(self._samples):
+        if self._begun or self._samples == 0 or not detection.is_clip(self._samples):
             return None
         return self.model.judge(self._opening)

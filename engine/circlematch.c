@@ -2,8 +2,8 @@
  *
  * samples -> front end -> encoder -> matching -> blocks -> readout -> detection, one frame of 10 ms at a time.
  *
- * This is the only file to compile. Define CM_COMPACT for microcontrollers: whatever a stream keeps for a second is
- * then stored in 8 or 16 bits. docs/engine.md explains the algorithm.
+ * This is the only file to compile. Define CM_COMPACT for microcontrollers: what a stream keeps for a second is then
+ * stored in 8 or 16 bits.
  */
 #include "circlematch.h"
 
@@ -97,7 +97,7 @@ static size_t push(cm_stream *stream, const int16_t *i16, const float *f32, size
                 to[i] = sample_of_f32(f32[used + i]);
         used += taken;
         stream->filled += (int)taken;
-        stream->samples_heard += (int64_t)taken;
+        stream->samples_pushed += (int64_t)taken;
         if (stream->filled == CM_WINDOW && next_frame(stream))
             break;
     }
@@ -114,8 +114,8 @@ size_t cm_push_f32(cm_stream *stream, const float *samples, size_t count)
     return push(stream, NULL, samples, count);
 }
 
-/* The length in frames of the recording padded with silence: to a whole window and a whole block, and in a stream so
- * much further that a word at the very end is in as many windows as any other. */
+/* The number of frames after padding with silence: at least one window, rounded up to a block. A stream is padded by two
+ * more blocks, so that a word at the end is in three windows. */
 static int64_t frames_with_silence(const cm_stream *stream)
 {
     const int begun = stream->filled > PAST, in_block = stream->picture_in_block + begun;

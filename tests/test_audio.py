@@ -148,7 +148,7 @@ def test_samples_too_loud_for_16_bits_are_clipped_and_the_rest_is_rounded() -> N
 
 
 @given(size=st.integers(0, 40_000))
-def test_the_first_second_is_the_beginning_with_zeros_behind_it(size: int) -> None:
+def test_the_first_second_of_a_shorter_recording_ends_with_zeros(size: int) -> None:
     samples = np.arange(1, size + 1, dtype=np.float32)
 
     clip = first_second(samples)
@@ -287,7 +287,7 @@ def test_a_header_that_claims_more_than_memory_holds_costs_none(tmp_path: Path) 
     assert peak < 16 * 2**20
 
 
-def test_a_flac_file_whose_header_does_not_tell_its_length_is_read(tmp_path: Path) -> None:
+def test_a_flac_file_without_a_length_in_its_header_is_read(tmp_path: Path) -> None:
     path = forged_flac(tmp_path / "piped.flac", 0)
 
     assert to_int16(read(path)).tolist() == to_int16(tone(440)).tolist()
@@ -418,7 +418,7 @@ def test_no_samples_are_refused(shape: tuple[int, ...]) -> None:
     assert "empty" in refusal(np.zeros(shape, np.float32))
 
 
-def test_the_refusal_of_an_empty_recording_says_how_much_is_needed() -> None:
+def test_the_refusal_of_an_empty_recording_names_the_shortest_length() -> None:
     assert "50 ms" in refusal(np.zeros(0, np.float32))
 
 
@@ -431,7 +431,7 @@ def test_fifty_milliseconds_are_enough_and_a_sample_less_is_not(rate: int) -> No
     assert "must last at least 50 ms" in message
 
 
-def test_a_short_recording_is_told_how_long_it_is(tmp_path: Path) -> None:
+def test_the_refusal_of_a_short_recording_names_its_length(tmp_path: Path) -> None:
     path = write_sound(tmp_path / "short.wav", np.zeros(480, np.int16))
 
     assert "lasts 30 ms" in refusal_of_file(path)
@@ -487,7 +487,7 @@ def test_a_numpy_integer_is_a_rate(rate: Any) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:overflow")
-def test_a_short_recording_is_refused_whatever_the_type_of_its_rate() -> None:
+def test_a_short_recording_is_refused_for_any_type_of_rate() -> None:
     assert "must last at least 50 ms" in refusal(np.zeros(14, np.float32), np.uint16(16_000))
 
 

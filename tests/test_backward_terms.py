@@ -75,7 +75,7 @@ def test_a_term_that_is_one_percent_too_large_is_noticed(
         noticed.append(worst(errors)[0] > 1e-8)
         if noticed[-1]:
             break
-    assert any(noticed), f"scaled by 1 %, nothing notices:\n{mutant.changed}"
+    assert any(noticed), f"scaled by 1%, nothing notices:\n{mutant.changed}"
 
 
 def test_every_term_stands_once_in_its_function() -> None:

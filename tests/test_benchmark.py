@@ -1,4 +1,4 @@
-"""The benchmark measures what it says: the plain loop computes the same features and learns."""
+"""The benchmark is fair: the plain loop computes the same features and learns."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from circlematch.nn.plain_loop import PlainLoop, mel_filters, plain_log_mel
 from circlematch.safetensors import digest
 
 
-def test_the_plain_loop_sees_the_pictures_of_our_front_end() -> None:
+def test_the_plain_loop_computes_the_spectrograms_of_our_front_end() -> None:
     clips = (0.1 * np.random.default_rng(0).standard_normal((3, 16000))).astype(np.float32)
     plain = plain_log_mel(torch.from_numpy(clips), mel_filters(), torch.hann_window(400))
     np.testing.assert_allclose(plain.numpy(), log_mel(clips), atol=1e-3)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import errno
 import io
 import json
@@ -12,6 +13,7 @@ import resource
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +23,10 @@ import soundfile
 from runs import run_of
 
 import circlematch
-from circlematch.cli import build_parser, main
+from circlematch.cli import build_parser, main, models
 from circlematch.config import Network, Recipe
 from circlematch.data.folder import read_folder
+from circlematch.data.synthetic import WORDS
 from circlematch.training.checkpoint import read_checkpoint
 from circlematch.training.run import perform
 
@@ -89,7 +92,7 @@ def test_spot_finds_the_words_of_a_longer_recording_in_their_order(
         assert word in [hit["label"] for hit in hits], (word, result["hits"])
 
 
-def test_spot_goes_on_after_a_bad_file_and_says_so_in_its_exit_code(
+def test_spot_continues_after_a_bad_file_and_its_exit_code_shows_it(
     words: Path, trained: Path, tmp_path: Path, capsys: Capture
 ) -> None:
     (tmp_path / "bad.wav").write_text("not audio")
@@ -155,6 +158,26 @@ def test_models_lists_every_released_model_and_shows_one(capsys: Capture) -> Non
     assert [card["name"] for card in json_lines(capsys)] == circlematch.names()
 
 
+def test_the_card_of_a_model_that_was_trained_for_one_epoch() -> None:
+    card = circlematch.load("d16-gsc").card
+    for epochs, said in ((1, " 1 epoch,"), (2, " 2 epochs,")):
+        assert said in models._card(dataclasses.replace(card, epochs=epochs), None)
+
+
+def test_the_card_shows_teachers_finish_and_notes_of_the_data_and_the_recipe_of_a_refinished_model() -> None:
+    card = circlematch.load("d16-gsc").card
+    quieter = dataclasses.replace(card.recipe.finish, silence_bias=2.5)
+    recipe = dataclasses.replace(card.recipe, finish=quieter)
+    card = dataclasses.replace(card, specification=dataclasses.replace(card.specification, recipe=recipe))
+    text = models._card(card, None)
+    for row in ("recipe      release, distilled", "teachers    d128-gsc, d128-gsc", "note        training clips are"):
+        assert f"\n{row}" in text
+    assert re.search(r"\nfinish +balanced keyword biases, temperature \d\.\d\d, silence bias 2\.5\n", text)
+    plain = models._card(circlematch.load("d16-gsc1").card, None)
+    assert "teachers" not in plain
+    assert "finish" not in plain
+
+
 def test_models_and_cards_fit_80_columns(capsys: Capture) -> None:
     for arguments in ([], *([name] for name in circlematch.names())):
         assert main(["models", *arguments]) == 0
@@ -170,6 +193,37 @@ def test_data_make_and_show(tmp_path: Path, capsys: Capture) -> None:
     assert sum(sum(split.values()) for split in shown["splits"].values()) == 18
     assert "by speaker" in shown["split_rule"]
     assert "exists already" in refused(capsys, 2, "data", "make", folder)
+
+
+def test_every_data_command_prints_json(tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "made"
+    assert main(["data", "make", str(folder), "--speakers", "3", "--takes", "1", "--json"]) == 0
+    assert json_lines(capsys) == [{"folder": str(folder), "recordings": 18, "labels": list(WORDS)}]
+    monkeypatch.setattr("circlematch.data.download.get", lambda archive, to, progress: to / archive.folder)
+    assert main(["data", "get", "gsc1", "--to", str(tmp_path), "--json"]) == 0
+    (got,) = json_lines(capsys)
+    assert got == {"folder": str(tmp_path / "speech_commands_v0.01"), "archive": "gsc1", "licence": "CC BY 4.0"}
+    monkeypatch.setattr("circlematch.data.composite.lay_out", lambda data, out: out / "composite")
+    assert main(["data", "composite", "--data", str(tmp_path), "--out", str(tmp_path), "--json"]) == 0
+    assert json_lines(capsys)[0]["folder"] == str(tmp_path / "composite")
+
+
+def test_data_make_names_the_folder_that_cannot_be_made(capsys: Capture) -> None:
+    message = refused(capsys, 1, "data", "make", "/proc/words")
+    assert message.startswith("circlematch: /proc/words: ")
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no SIGTERM that a process can handle")
+def test_data_make_leaves_nothing_after_sigterm(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "circlematch", "data", "make", str(tmp_path / "made"), "--speakers", "5000"]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE)
+    while not any(tmp_path.glob(".made.*/made/*/*.wav")):
+        time.sleep(0.01)
+    process.terminate()
+    assert process.wait(timeout=60) == 130
+    assert process.stderr is not None
+    assert process.stderr.read() == b"circlematch: interrupted\n"
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_data_make_shows_progress_on_a_terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -237,6 +291,13 @@ def leaves(parser: argparse.ArgumentParser, words: tuple[str, ...] = ()) -> list
     if not inner:
         return [(" ".join(words), parser)]
     return [leaf for name, child in inner[0].choices.items() for leaf in leaves(child, (*words, name))]
+
+
+@pytest.mark.parametrize("group", ["data", "bench"])
+def test_groups_of_commands_have_an_example_too(group: str, capsys: Capture) -> None:
+    with pytest.raises(SystemExit):
+        main([group, "--help"])
+    assert f"example:\n  circlematch {group} " in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(("command", "parser"), leaves(build_parser()))
@@ -314,6 +375,7 @@ def test_an_unknown_model_lists_the_released_ones(capsys: Capture) -> None:
         (["data", "shwo"], "did you mean show?"),
         (["spot", "a.wav", "--model", "d61-gsc"], "did you mean d16-gsc?"),
         (["spot", "a.wav", "--threshhold", "0.9"], "did you mean --threshold?"),
+        (["data", "show", "gsc1"], "did you mean --task gsc1?"),
         (["train", "--epcohs=3"], "did you mean --epochs?"),
         (["train", "--ablation", "no-circluar"], "did you mean no-circular?"),
     ],
@@ -338,6 +400,17 @@ def test_the_folder_of_a_run_is_a_model(words: Path, trained: Path, tmp_path: Pa
     assert outputs[0] == outputs[1]
     message = refused(capsys, 2, "spot", clip, "--model", tmp_path)
     assert f"'{tmp_path}' is a folder without model.safetensors" in message
+
+
+def test_the_folder_of_an_unfinished_run_says_how_to_finish_it(tmp_path: Path, capsys: Capture) -> None:
+    (tmp_path / "run.json").write_text("{}")
+    message = refused(capsys, 2, "spot", "a.wav", "--model", tmp_path)
+    assert message.endswith(f"an unfinished run; finish it with: circlematch train --resume {tmp_path}\n")
+
+
+def test_a_recording_is_not_a_model(tmp_path: Path, capsys: Capture) -> None:
+    soundfile.write(tmp_path / "yes.wav", np.zeros(16000), 16000)
+    assert "yes.wav is a recording, not a model" in refused(capsys, 2, "spot", "a.wav", "--model", tmp_path / "yes.wav")
 
 
 def test_a_damaged_weights_file(trained: Path, tmp_path: Path, capsys: Capture) -> None:

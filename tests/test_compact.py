@@ -1,4 +1,4 @@
-"""The compact form: what the engine refuses, and that it never reads past the end, whatever the bytes."""
+"""The compact form: the engine refuses every damaged model and never reads beyond its end."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def test_a_header_out_of_range_is_refused(data: bytes, field: str, value: int | 
     assert opened(altered(data, field, value)) == getattr(lib, f"CM_ERROR_{status}")
 
 
-def test_weights_that_are_no_numbers_are_refused(data: bytes) -> None:
+def test_weights_with_nan_or_infinity_are_refused(data: bytes) -> None:
     for value in (np.nan, np.inf, -np.inf):
         changed = bytearray(data)
         changed[-8:-4] = np.float32(value).tobytes()

@@ -43,7 +43,7 @@ def clips(tmp_path_factory: pytest.TempPathFactory) -> npt.NDArray[np.int16]:
 
 @pytest.fixture(scope="module")
 def pictures(clips: npt.NDArray[np.int16]) -> npt.NDArray[np.float64]:
-    """Log-mel pictures of all, without a line of our C: (3081, 32, 100)."""
+    """Log-mel spectrograms of all, computed without our C code: (3081, 32, 100)."""
     return np.stack([oracle(clip / 32768.0) for clip in clips])
 
 

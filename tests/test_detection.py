@@ -1,4 +1,4 @@
-"""Laws of detection: one word is one hit, wherever it lies; a hit is a keyword, inside the recording."""
+"""Detection: one spoken word is one hit; a hit is a keyword, inside the recording."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_what_counts_is_the_mean_of_the_last_three_windows_or_of_as_many_as_ther
 
 
 @given(windows=st.integers(3, 40), data=st.data())
-def test_one_word_is_one_hit_wherever_it_lies(windows: int, data: st.DataObject) -> None:
+def test_one_word_anywhere_is_one_hit(windows: int, data: st.DataObject) -> None:
     begin = data.draw(st.integers(0, windows - 3), "begin")
     end = data.draw(st.integers(begin + 3, windows), "end")
     curve = [0.9 if begin <= window < end else 0.1 for window in range(windows)]
@@ -62,7 +62,7 @@ def test_one_word_is_one_hit_wherever_it_lies(windows: int, data: st.DataObject)
 
 
 @pytest.mark.parametrize("window", range(1, 6))
-def test_a_likeness_of_one_window_is_no_hit(window: int) -> None:
+def test_a_chance_match_in_one_window_is_not_a_hit(window: int) -> None:
     curve = [0.0] * 6
     curve[window] = 0.99
 
@@ -167,7 +167,7 @@ def test_two_words_come_in_the_order_of_their_start() -> None:
     assert [(hit.label, hit.start) for hit in hits] == [("no", 0.0), ("yes", 0.7), ("no", 1.2)]
 
 
-# ---- where a hit lies --------------------------------------------------------------------------------------
+# ---- where a hit is ----------------------------------------------------------------------------------------
 
 
 def test_a_hit_begins_at_the_first_prototype_and_ends_behind_the_last() -> None:
@@ -199,7 +199,7 @@ def recording(samples: int, seed: int) -> npt.NDArray[np.float32]:
 
 @pytest.mark.parametrize("ablation", ABLATIONS)
 @pytest.mark.parametrize("samples", [16_000, 17_600, 40_000])
-def test_every_hit_of_a_recording_of_whole_blocks_lies_inside_it(ablation: str, samples: int) -> None:
+def test_every_hit_of_a_recording_of_whole_blocks_is_inside_it(ablation: str, samples: int) -> None:
     for seed in range(3):
         hits = random_model(ablation, seed).spot(recording(samples, seed), 16_000, threshold=0.0)
 
@@ -210,7 +210,7 @@ def test_every_hit_of_a_recording_of_whole_blocks_lies_inside_it(ablation: str, 
 
 @pytest.mark.parametrize("ablation", ["full", "mean-pooling"])
 @pytest.mark.parametrize("samples", [4_800, 9_000])
-def test_every_hit_of_a_short_recording_lies_inside_it(ablation: str, samples: int) -> None:
+def test_every_hit_of_a_short_recording_is_inside_it(ablation: str, samples: int) -> None:
     for seed in range(3):
         hits = random_model(ablation, seed).spot(recording(samples, seed), 16_000, threshold=0.0)
 

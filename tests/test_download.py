@@ -1,4 +1,4 @@
-"""Laws of `circlematch data get`: a dataset arrives whole or not at all, and what has arrived is not lost."""
+"""`circlematch data get`: a dataset is complete or absent, and a partial download is kept."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import hashlib
 import io
 import os
 import random
+import shutil
 import tarfile
 import threading
 from collections.abc import Iterator
@@ -18,8 +19,9 @@ from typing import Any
 import pytest
 
 from circlematch._version import __version__
+from circlematch.cli.progress import download_progress
 from circlematch.data import download
-from circlematch.data.download import ARCHIVES, Archive, archive, get, progress_bar
+from circlematch.data.download import ARCHIVES, Archive, archive, get
 from circlematch.errors import DownloadError, UsageError
 
 NO_PAUSES = (0.0, 0.0)  # two retries, at once
@@ -29,7 +31,7 @@ PART = ".tiny.tar.gz.part"
 
 
 class Server(ThreadingHTTPServer):
-    """Serves `body` at every address, misbehaves as told and remembers what it was asked."""
+    """Serves `body` at every address, misbehaves on demand and records the requests."""
 
     daemon_threads = True
 
@@ -172,7 +174,7 @@ def test_the_folder_gets_the_rights_of_any_new_folder(server: Server, to: Path) 
     assert target.stat().st_mode == (to / "any").stat().st_mode
 
 
-def test_a_request_says_who_asks(server: Server, to: Path) -> None:
+def test_a_request_names_the_program(server: Server, to: Path) -> None:
     get(tiny(server), to)
 
     assert server.agents == [f"circlematch/{__version__}"]
@@ -221,7 +223,7 @@ def test_a_dataset_that_is_there_costs_no_request(server: Server, to: Path) -> N
     [Path.mkdir, Path.touch, lambda path: path.symlink_to("nowhere")],
     ids=["an empty folder", "a file", "a dangling link"],
 )
-def test_what_is_in_the_way_is_named_before_anything_is_downloaded(make: Any, server: Server, to: Path) -> None:
+def test_anything_else_in_the_datasets_place_is_refused_at_once(make: Any, server: Server, to: Path) -> None:
     to.mkdir()
     make(to / "tiny_v1")
 
@@ -271,7 +273,7 @@ def test_after_the_retries_the_part_is_kept_and_the_next_call_fetches_only_the_r
     assert files_below(target) == FILES
 
 
-def test_each_retry_waits_longer_as_told(server: Server, to: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_retry_waits_for_its_pause(server: Server, to: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     waited: list[float] = []
     monkeypatch.setattr(download.time, "sleep", waited.append)
     server.statuses = [503, 500, 429]
@@ -327,7 +329,7 @@ def test_a_range_that_does_not_say_where_it_begins_is_not_appended(server: Serve
     assert (to / PART).read_bytes() == server.body[:1_000]
 
 
-def test_a_line_that_falls_silent_counts_as_cut(server: Server, to: Path) -> None:
+def test_a_connection_without_data_counts_as_dropped(server: Server, to: Path) -> None:
     server.cuts, server.stalls = [1_000], True
 
     target = get(tiny(server), to, pauses_s=NO_PAUSES, timeout_s=0.05)
@@ -365,7 +367,7 @@ def test_a_server_that_is_away_is_tried_again_and_then_named(server: Server, to:
     assert left_in(to) == []
 
 
-def test_a_host_that_nobody_answers_for_is_a_download_error(server: Server, to: Path) -> None:
+def test_a_host_without_an_address_is_a_download_error(server: Server, to: Path) -> None:
     with Server() as closed:
         nobody = tiny(server, url=closed.url)
 
@@ -480,7 +482,7 @@ def test_a_full_disk_while_unpacking_leaves_no_folder_and_the_archive_for_the_ne
     server: Server, to: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patched:
-        patched.setattr(download.shutil, "copyfileobj", full_disk)
+        patched.setattr(shutil, "copyfileobj", full_disk)
         with pytest.raises(DownloadError) as raised:
             get(tiny(server), to)
 
@@ -567,22 +569,22 @@ class Terminal(io.StringIO):
 def test_in_a_log_progress_is_a_line_for_every_tenth() -> None:
     log = io.StringIO()
 
-    with progress_bar("gsc1", log) as progress:
+    with download_progress("gsc1", log) as progress:
         for done in range(0, 100_000_001, 1_000_000):
             progress("download", done, 100_000_000)
         progress("check", 100_000_000, 100_000_000)
 
     lines = log.getvalue().splitlines()
-    assert lines[0] == "gsc1 download   0 %  0 / 100 MB"
-    assert lines[4] == "gsc1 download  40 %  40 / 100 MB"
-    assert lines[-1] == "gsc1 check 100 %  100 / 100 MB"
+    assert lines[0] == "gsc1 download   0%  0 / 100 MB"
+    assert lines[4] == "gsc1 download  40%  40 / 100 MB"
+    assert lines[-1] == "gsc1 check 100%  100 / 100 MB"
     assert len(lines) == 12
 
 
 def test_in_a_log_a_download_of_unknown_size_is_a_line_for_every_hundred_megabytes() -> None:
     log = io.StringIO()
 
-    with progress_bar("gsc1", log) as progress:
+    with download_progress("gsc1", log) as progress:
         for done in range(0, 250_000_001, 10_000_000):
             progress("download", done, None)
 
@@ -594,13 +596,13 @@ def test_on_a_terminal_progress_is_one_line_with_rate_and_time_left(monkeypatch:
     terminal, seconds = Terminal(), iter([0.0, 2.0])
 
     # 40 of 100 MB were there before; 20 MB in 2 s are 10 MB/s, and the other 40 MB take 4 s.
-    with progress_bar("gsc1", terminal, lambda: next(seconds)) as progress:
+    with download_progress("gsc1", terminal, lambda: next(seconds)) as progress:
         progress("download", 40_000_000, 100_000_000)
         progress("download", 60_000_000, 100_000_000)
 
     drawn = terminal.getvalue().split("\r")
-    assert drawn[1] == "[####......] gsc1 download  40 %  40 / 100 MB"
-    assert drawn[2] == "[######....] gsc1 download  60 %  60 / 100 MB  10.0 MB/s  0:00:04 left\n"
+    assert drawn[1] == "[####......] gsc1 download  40%  40 / 100 MB"
+    assert drawn[2] == "[######....] gsc1 download  60%  60 / 100 MB  10.0 MB/s  0:00:04 left\n"
 
 
 @pytest.mark.parametrize("name", ARCHIVES)
@@ -610,7 +612,7 @@ def test_on_a_terminal_of_80_columns_no_line_is_shortened(name: str, monkeypatch
     total = archive(name).size_bytes
     assert total is not None
 
-    with progress_bar(name, terminal, lambda: next(seconds)) as progress:
+    with download_progress(name, terminal, lambda: next(seconds)) as progress:
         progress("download", 0, total)
         progress("download", total - 1_000_000, total)
 
@@ -621,17 +623,17 @@ def test_a_line_is_never_wider_than_the_terminal(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setenv("COLUMNS", "20")
     terminal = Terminal()
 
-    with progress_bar("gsc1", terminal) as progress:
+    with download_progress("gsc1", terminal) as progress:
         progress("download", 40_000_000, 100_000_000)
 
     assert terminal.getvalue() == "\r[####......] gsc1 d\n"
 
 
-def test_a_shorter_line_wipes_out_the_longer_one_below_it() -> None:
+def test_a_shorter_line_overwrites_all_of_a_longer_one() -> None:
     terminal, seconds = Terminal(), iter([0.0, 2.0, 4.0])
 
     # A server that starts again at zero: the rate is gone, and so must its text be.
-    with progress_bar("gsc1", terminal, lambda: next(seconds)) as progress:
+    with download_progress("gsc1", terminal, lambda: next(seconds)) as progress:
         for done in (40_000_000, 60_000_000, 0):
             progress("download", done, 100_000_000)
 
@@ -643,21 +645,21 @@ def test_a_shorter_line_wipes_out_the_longer_one_below_it() -> None:
 def test_a_terminal_is_drawn_ten_times_a_second_at_most_and_always_at_the_end() -> None:
     terminal, seconds = Terminal(), iter([0.0, 0.01, 0.02, 0.11, 0.12])
 
-    with progress_bar("gsc1", terminal, lambda: next(seconds)) as progress:
+    with download_progress("gsc1", terminal, lambda: next(seconds)) as progress:
         for done in (0, 1, 2, 3, 4):
             progress("download", done, 4)
 
-    assert [line.split("%")[0][-4:] for line in terminal.getvalue().split("\r")[1:]] == [
-        "  0 ",
-        " 75 ",
-        "100 ",
+    assert [line.split("%")[0][-3:] for line in terminal.getvalue().split("\r")[1:]] == [
+        "  0",
+        " 75",
+        "100",
     ]
 
 
-def test_a_moving_line_is_ended_before_an_error_is_told(server: Server, to: Path) -> None:
+def test_a_moving_line_is_ended_before_an_error_message(server: Server, to: Path) -> None:
     terminal = Terminal()
 
-    with pytest.raises(DownloadError), progress_bar("tiny", terminal) as progress:
+    with pytest.raises(DownloadError), download_progress("tiny", terminal) as progress:
         get(tiny(server, sha256="0" * 64), to, progress)
 
     assert terminal.getvalue().endswith("\n")

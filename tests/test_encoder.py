@@ -159,7 +159,7 @@ def network_with(weights: Weights, config: Network) -> CircleMatch:
 
 
 def pictures() -> Array:
-    """Non-negative like log-mel pictures, with a silent beginning in one; large at the edges, where padding counts."""
+    """Non-negative, as log-mel spectrograms are; one has a silent start; large at the edges, where padding counts."""
     out = np.abs(np.random.default_rng(5).standard_normal((EXAMPLES, 32, FRAMES))) * 2
     out[0, :, :3] = 0
     return out

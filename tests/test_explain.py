@@ -1,4 +1,4 @@
-"""`circlematch explain`: the numbers behind the picture, and the picture."""
+"""`circlematch explain`: the explanation, and its figure."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_the_explained_class_always_has_a_bar(model: Model, recording: np.ndarra
         assert widths == pytest.approx([scores[f"word {rank}"] for rank in shown])
 
 
-def test_the_picture_shows_these_numbers(model: Model, recording: np.ndarray) -> None:
+def test_the_figure_shows_these_numbers(model: Model, recording: np.ndarray) -> None:
     pytest.importorskip("matplotlib")
     what = explain(model, recording)
     mel, responses, circle, scores = picture_of(what).axes
@@ -89,7 +89,7 @@ def test_the_picture_shows_these_numbers(model: Model, recording: np.ndarray) ->
     assert next(text.get_text() for text in scores.texts) == f"{what.prediction.score:.1%}"
 
 
-def test_numbers_of_peaks_keep_their_order_do_not_collide_and_stay_in_the_picture() -> None:
+def test_numbers_of_peaks_keep_their_order_do_not_overlap_and_stay_in_the_figure() -> None:
     assert beside([0.1, 0.9, 0.5], 0, 1) == [0.1, 0.9, 0.5]
     for peaks, far in (
         ([0.5] * 5, 0.06),
@@ -113,7 +113,7 @@ def test_without_a_time_a_class_is_explained_where_it_is_most_probable(model: Mo
         assert what.prediction.scores[label] > max(scores)
 
 
-def test_a_clip_is_explained_from_its_beginning(model: Model, recording: np.ndarray) -> None:
+def test_a_clip_is_explained_from_its_start(model: Model, recording: np.ndarray) -> None:
     clip = recording[16_000 * 53 // 10 :][: 16_000 * 12 // 10]
     later, beginning = (explain(model, clip, "left", at).prediction.scores["left"] for at in (0.1, 0.0))
     assert later > beginning
@@ -157,11 +157,11 @@ def test_wrong_requests_are_sentences(model: Model, recording: np.ndarray) -> No
     for samples in (recording.astype(np.float64), np.stack([recording, recording], axis=1)):
         with pytest.raises(AudioError, match=r"give what circlematch\.read returns"):
             explain(model, samples, label="yes")
-    with pytest.raises(AudioError, match=r"second 99 lies outside the recording; give one from 0 to below 1\d\.\d\d$"):
+    with pytest.raises(AudioError, match=r"second 99 is outside the recording; give one from 0 to below 1\d\.\d\d$"):
         explain(model, recording, at=99)
 
 
-def test_the_picture_is_a_png_and_nothing_else_is_left(model: Model, recording: np.ndarray, tmp_path: Path) -> None:
+def test_the_figure_is_a_png_and_no_other_file_is_left(model: Model, recording: np.ndarray, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     draw(explain(model, recording), tmp_path / "new" / "why.png")
     assert (tmp_path / "new" / "why.png").read_bytes().startswith(b"\x89PNG")
@@ -173,16 +173,19 @@ def test_the_command_draws_and_prints_json(
 ) -> None:
     pytest.importorskip("matplotlib")
     file, out = str(repository / "examples" / "commands.flac"), tmp_path / "why.png"
-    assert main(["explain", file, "--at", "6", "--out", str(out), "--json"]) == 0
+    assert main(["explain", file, "--at", "6", "--label", "no", "--out", str(out), "--json"]) == 0
     result = json.loads(capsys.readouterr().out)
     assert (result["file"], result["picture"], result["from_seconds"]) == (file, str(out), 6.0)
+    assert result["label"] == max(result["scores"], key=result["scores"].get)
+    assert result["score"] == result["scores"][result["label"]]
+    assert result["explained"] == "no"
     assert len(result["peaks_seconds"]) == 5
     assert all(6 <= peak < 7 for peak in result["peaks_seconds"])
     assert sum(result["scores"].values()) == pytest.approx(1, abs=1e-5)
     assert out.exists()
 
 
-def test_a_picture_in_the_place_of_a_folder_is_one_line_that_names_it(
+def test_a_folder_in_the_place_of_the_figure_is_a_one_line_error(
     repository: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     taken = tmp_path / "taken.png"

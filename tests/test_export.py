@@ -1,4 +1,4 @@
-"""`circlematch export`: C source that compiles and passes its own test, and a bundle that says what it is."""
+"""`circlematch export`: C source that compiles and passes its own test, and a bundle with a manifest."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from scripts import load_script
 import circlematch
 from circlematch.cli import main
 from circlematch.engine import Engine
-from circlematch.export import agreement, export, self_test_clip
+from circlematch.export import FORMATS, Format, agreement, export, self_test_clip
 
 Capture = pytest.CaptureFixture[str]
 
@@ -149,7 +149,7 @@ def test_no_label_and_no_licence_leaves_its_comment(tmp_path: Path, text: str) -
         lines = path.read_text().partition("*/")[0].splitlines()  # at any character that an editor breaks lines at
         assert len(lines) == 4
         assert not [line for line in lines if line.endswith(("\\", "??/"))]
-        assert lines[2].startswith(" * Made by `circlematch export")
+        assert lines[2].startswith(" * Written by `circlematch export")
 
 
 def test_the_self_test_sound_is_loud_and_quiet_and_its_scores_differ() -> None:
@@ -164,14 +164,14 @@ def test_the_self_test_sound_is_loud_and_quiet_and_its_scores_differ() -> None:
 def test_what_was_written_is_the_model_and_agrees_with_pytorch(tmp_path: Path, kind: str) -> None:
     model = circlematch.load("d16-gsc1")
     paths = export(model, kind, tmp_path / "new")
-    found = agreement(model, paths)
-    assert found["whole"]
+    found = agreement(model, kind, paths)
+    assert found["unchanged"]
     assert found["bytes"] == len(model.compact)
     assert found["largest_difference"] < 1e-4
     assert sorted(path.name for path in (tmp_path / "new").iterdir()) == sorted(path.name for path in paths)
 
 
-def test_the_manifest_says_what_the_bundle_is(tmp_path: Path) -> None:
+def test_the_manifest_describes_the_bundle(tmp_path: Path) -> None:
     model = circlematch.load("d16-gsc1")
     binary, manifest = export(model, "bundle", tmp_path)
     said = json.loads(manifest.read_text())
@@ -194,7 +194,7 @@ def test_the_command_writes_and_reports(tmp_path: Path, capsys: Capture) -> None
     assert "differ from PyTorch's by at most" in printed
     assert main(["export", "--to", "bundle", "--out", str(tmp_path), "--json"]) == 0
     result = json.loads(capsys.readouterr().out)
-    assert result["whole"] is True
+    assert result["unchanged"] is True
     assert [Path(file).name for file in result["files"]] == ["d16-gsc.cm", "d16-gsc.json"]
 
 
@@ -202,11 +202,28 @@ def test_the_command_writes_and_reports(tmp_path: Path, capsys: Capture) -> None
 def test_a_model_that_reads_back_changed_is_an_error(
     tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch, arguments: list[str]
 ) -> None:
-    changed = {"bytes": 4, "whole": False, "largest_difference": None}
-    monkeypatch.setattr("circlematch.cli.export.agreement", lambda model, paths: changed)
+    damaged = replace(FORMATS["bundle"], read_back=lambda paths: paths[0].read_bytes()[:-4] + b"abcd")
+    monkeypatch.setitem(FORMATS, "bundle", damaged)
     assert main(["export", "--to", "bundle", "--out", str(tmp_path), *arguments]) == 1
     printed = capsys.readouterr().out
-    assert "CHANGED" in printed or '"whole": false' in printed
+    assert "CHANGED" in printed or '"unchanged": false' in printed
+
+
+def test_a_new_format_needs_only_its_row(tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
+    def write(model: circlematch.Model, folder: Path) -> list[Path]:
+        (folder / "model.hex").write_text(model.compact.hex())
+        return [folder / "model.hex"]
+
+    form = Format("a text file", write, lambda paths: bytes.fromhex(paths[0].read_text()))
+    monkeypatch.setitem(FORMATS, "hex", form)
+    assert main(["export", "--to", "hex", "--out", str(tmp_path)]) == 0
+    assert "unchanged when read back" in capsys.readouterr().out
+
+
+def test_the_exported_files_refer_to_nothing_that_only_the_repository_has(tmp_path: Path) -> None:
+    text = "".join(path.read_text() for path in export(circlematch.load("d16-gsc1"), "c", tmp_path))
+    assert "make generated" not in text
+    assert not re.findall(r"docs/|engine/|circlematch/\w+\.py|[Ee]dit", text)
 
 
 def test_an_export_that_cannot_be_written_leaves_nothing(tmp_path: Path, capsys: Capture) -> None:

@@ -59,7 +59,7 @@ def test_a_folder_that_came_in_between_is_not_replaced(tmp_path: Path) -> None:
         ("a: b.wav", False),
     ],
 )
-def test_a_web_address_is_told_from_a_file(given: str | Path, expected: bool) -> None:
+def test_a_web_address_is_not_taken_for_a_file(given: str | Path, expected: bool) -> None:
     assert is_address(given) is expected
 
 

@@ -45,7 +45,7 @@ def test_log_mel_of_a_tone_equals_numpy(hz: float) -> None:
     np.testing.assert_allclose(log_mel(tone[None])[0], oracle(tone.astype(np.float64)), atol=2e-3, rtol=0)
 
 
-def test_int16_clips_give_the_picture_of_their_float_values() -> None:
+def test_int16_clips_give_the_spectrogram_of_their_float_values() -> None:
     integers = (noisy(5) * 8000).clip(-32768, 32767).astype(np.int16)
     np.testing.assert_array_equal(log_mel(integers), log_mel(integers / np.float32(32768)))
 
@@ -245,7 +245,7 @@ def test_any_number_of_clips_side_by_side_gives_the_same_bits(tmp_path: Path) ->
 @needs_compiler
 @pytest.mark.skipif(platform.machine() not in ("x86_64", "AMD64"), reason="the levels are those of x86-64")
 @pytest.mark.parametrize("flags", ["-march=haswell", "-march=skylake-avx512", "-march=nocona -mtune=haswell"])
-def test_the_front_end_compiles_for_whatever_processor_the_user_asks(tmp_path: Path, flags: str) -> None:
+def test_the_front_end_compiles_for_any_processor_that_is_asked_for(tmp_path: Path, flags: str) -> None:
     for source in ("front_end", "v3", "v4"):
         build = [COMPILER, *flags.split(), "-std=c99", "-O1", "-Wno-psabi", "-c"]
         given = [str(REPOSITORY / "engine" / "front_end" / f"{source}.c"), "-o", str(tmp_path / "out.o")]

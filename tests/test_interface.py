@@ -8,18 +8,19 @@ from pathlib import Path
 
 import numpy as np
 from gradients import interface
+from scripts import load_script
 
 from circlematch._engine import ffi, lib
-from circlematch.compact import MAGIC, VERSION
 from circlematch.config import FASTEST, FRONT_END, Network, Recipe
 from circlematch.front_end import AUGMENT, LANES, AugmentPlan
+from circlematch.threads import MOST_THREADS
 from circlematch.training.native_step import STAGES, _config
 
 # Parameters of sources that are compiled several times, and names that one file defines for another to undefine.
 PARAMETERS = {"CM_LANES", "LANES", "LEVEL", "CM_SAMPLE", "CM_FROM_SAMPLE"}
 
 
-def test_the_type_stub_says_what_the_headers_declare() -> None:
+def test_the_type_stub_equals_the_headers_declarations() -> None:
     assert interface().STUB.read_text() == interface().stub(), "run `make generated`"
 
 
@@ -73,7 +74,30 @@ def test_the_library_was_built_for_this_configuration() -> None:
     assert (FRONT_END.sample_rate_hz, FRONT_END.hop_samples) == (lib.CM_SAMPLE_RATE, lib.CM_HOP)
     assert (FRONT_END.clip_frames, FRONT_END.mel_bands) == (lib.CM_CLIP_FRAMES, lib.CM_MEL_BANDS)
     assert (lib.CM_FASTEST, lib.CM_BATCH_LANES) == (FASTEST, LANES)
-    assert (lib.CM_MODEL_VERSION, MAGIC) == (VERSION, b"CMCH")
+
+
+def test_the_engine_trains_with_the_most_threads_that_a_user_may_ask_for_and_no_more() -> None:
+    sizes = [
+        lib.cm_train_size(ffi.new("cm_train_config *", _config(Network(), Recipe(), threads)))
+        for threads in (MOST_THREADS, MOST_THREADS + 1)
+    ]
+    assert sizes[0] > 0
+    assert sizes[1] == 0
+
+
+def test_limits_are_numbers_in_generated_headers_only(repository: Path) -> None:
+    names = {"BLOCK_FRAMES", "SMOOTHED", "LARGEST_WIDTH", "MOST_CLASSES", "MOST_THREADS", "LOG_PATHS", "NORM_MOMENTUM"}
+    engine, generated = repository / "engine", set(load_script("engine/shared/generate.py").headers())
+    defined = [
+        (name, path)
+        for path in engine.rglob("*.[ch]")
+        for name in re.findall(r"^#define (\w+) ", path.read_text(), re.MULTILINE)
+        if name in names
+    ]
+    assert {name for name, _ in defined} == names
+    assert {path.resolve() for _, path in defined} <= generated
+    for path in (engine / "stream" / "model.h", engine / "train" / "memory.h"):
+        assert not re.findall(r"\b(?:256|1024|4096)\b", path.read_text()), path
 
 
 def test_no_python_source_declares_c(repository: Path) -> None:

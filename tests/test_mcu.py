@@ -69,9 +69,9 @@ def test_the_record_that_is_kept_is_of_the_released_model_and_within_the_bars() 
 def test_a_wrong_number_in_the_engine_is_seen_in_the_scores(tmp_path: Path) -> None:
     engine = tmp_path / "engine"
     shutil.copytree(ROOT / "engine", engine)
-    text = (engine / "stream" / "readout.h").read_text()
+    text = (engine / "shared" / "network.h").read_text()
     assert text.count("#define LOG_PATHS 18.1368227f") == 1
-    (engine / "stream" / "readout.h").write_text(text.replace("18.1368227f", "18.3368227f"))
+    (engine / "shared" / "network.h").write_text(text.replace("18.1368227f", "18.3368227f"))
     mcu.write_sources(load(mcu.MODEL), audio.to_int16(audio.read(mcu.RECORDING))[:48_000], tmp_path)
     right, wrong = (
         mcu.run_on_board(tmp_path, mcu.CORES["Cortex-M4F"], engine=path)[0] for path in (mcu.ENGINE, engine)
@@ -105,7 +105,7 @@ MICROPHONE = """
 #include "mcu/board.h"
 #include "recording.h"
 void microphone(int16_t *samples, int count);
-void heard(const char *word, float score);
+void keyword(const char *word, float score);
 
 void microphone(int16_t *samples, int count)
 {
@@ -117,7 +117,7 @@ void microphone(int16_t *samples, int count)
     }
 }
 
-void heard(const char *word, float score)
+void keyword(const char *word, float score)
 {
     board_print(word);
     board_print(score > 0.7f && score <= 1.0f ? "\\n" : " with a wrong score\\n");

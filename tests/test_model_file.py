@@ -439,7 +439,7 @@ def test_tensors_that_overlap_are_detected_as_the_safetensors_package_does(
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize("name", ["encoder.conv.weight", "head.matcher.log_scale", "encoder.fuse_norm.running_var"])
-def test_weights_that_are_not_numbers_are_refused(tmp_path: Path, bad: float, name: str) -> None:
+def test_model_files_with_nan_or_infinity_are_refused(tmp_path: Path, bad: float, name: str) -> None:
     tensors = {**TENSORS, name: TENSORS[name].copy()}
     tensors[name].flat[-1] = bad
     write_model(tmp_path / "m", CARD, tensors)
@@ -497,7 +497,7 @@ def test_another_front_end_is_refused(tmp_path: Path, front_end: FrontEnd) -> No
     assert "another front end" in damage_in(tmp_path / "m")
 
 
-def test_a_safetensors_file_of_someone_else_is_not_a_model(tmp_path: Path) -> None:
+def test_a_safetensors_file_of_another_program_is_not_a_model(tmp_path: Path) -> None:
     safetensors.numpy.save_file({"weight": np.zeros(3)}, tmp_path / "m", {"format": "pt"})
 
     assert "not a CircleMatch model" in damage_in(tmp_path / "m")
@@ -572,7 +572,7 @@ except OSError as error:
 
 @pytest.mark.skipif(os.name != "posix", reason="needs a limit on the size of files")
 @pytest.mark.parametrize("before", [None, b"the old model"])
-def test_a_disk_that_takes_no_more_keeps_the_old_file_and_leaves_no_part(tmp_path: Path, before: bytes | None) -> None:
+def test_a_full_disk_keeps_the_old_file_and_leaves_no_temporary_file(tmp_path: Path, before: bytes | None) -> None:
     path = tmp_path / "model.safetensors"
     if before is not None:
         path.write_bytes(before)
@@ -587,7 +587,7 @@ def test_a_disk_that_takes_no_more_keeps_the_old_file_and_leaves_no_part(tmp_pat
 
 @pytest.mark.parametrize("error", [OSError(errno.ENOSPC, "No space left on device"), KeyboardInterrupt()])
 @pytest.mark.parametrize("moment", ["write", "fsync", "replace"])
-def test_a_write_that_fails_at_any_moment_keeps_the_old_file_and_leaves_no_part(
+def test_a_failed_write_keeps_the_old_file_and_leaves_no_temporary_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: BaseException, moment: str
 ) -> None:
     path = tmp_path / "record.json"
@@ -609,7 +609,7 @@ def test_a_write_that_fails_at_any_moment_keeps_the_old_file_and_leaves_no_part(
     assert [(entry.name, entry.read_text()) for entry in tmp_path.iterdir()] == [("record.json", "old")]
 
 
-def test_a_place_where_nothing_can_be_written_is_named_by_its_own_name(
+def test_an_error_of_writing_names_the_file_and_not_the_temporary_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(prefix: str, suffix: str, **place: Path) -> NoReturn:
@@ -638,7 +638,7 @@ def test_the_new_file_takes_the_place_of_the_old_one_only_when_it_is_whole(tmp_p
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_json_is_written_as_people_read_it(tmp_path: Path) -> None:
+def test_json_is_indented_and_not_escaped(tmp_path: Path) -> None:
     write_json(tmp_path / "deep" / "record.json", {"label": "sí", "sizes": [1]})
 
     assert (tmp_path / "deep" / "record.json").read_text(encoding="utf-8") == (

@@ -55,7 +55,7 @@ def test_a_clip_and_a_long_recording_give_the_same_kind_of_answer(yes: Path, com
     code, (clip, long), _ = spot(capsys, yes, commands)
 
     assert code == 0
-    assert clip.keys() == long.keys() == {"file", "seconds", "hits", "clip"}
+    assert clip.keys() == long.keys() == {"file", "seconds", "hits", "clip", "error"}
     assert (clip["file"], clip["seconds"], long["seconds"]) == (str(yes), 1.0, 15.0)
     for hit in clip["hits"] + long["hits"]:
         assert hit.keys() == {"label", "score", "start", "end"}
@@ -91,7 +91,7 @@ def test_the_threshold_holds_for_clips(yes: Path, capsys: Capture) -> None:
         assert dropped["clip"] == found["clip"]
 
 
-def test_silence_is_no_hit(tmp_path: Path, capsys: Capture) -> None:
+def test_silence_is_not_a_hit(tmp_path: Path, capsys: Capture) -> None:
     path = write_sound(tmp_path / "quiet.wav", np.zeros(SECOND, np.int16))
 
     assert main(["spot", str(path)]) == 0
@@ -163,7 +163,7 @@ def forged(path: Path) -> Path:
     return path
 
 
-def test_files_that_fail_in_any_way_are_named_and_the_rest_goes_on(yes: Path, tmp_path: Path, capsys: Capture) -> None:
+def test_files_that_fail_are_named_and_the_others_are_spotted(yes: Path, tmp_path: Path, capsys: Capture) -> None:
     (tmp_path / "text.wav").write_text("this is a letter")
     (tmp_path / "empty.wav").touch()
     (tmp_path / "raw.raw").write_bytes(bytes(40_000))
@@ -178,10 +178,32 @@ def test_files_that_fail_in_any_way_are_named_and_the_rest_goes_on(yes: Path, tm
     for path in bad:
         code, found, err = spot(capsys, path, yes)
         assert code == 2, path
-        assert [result["file"] for result in found] == [str(yes)]
+        assert [result["file"] for result in found] == [str(path), str(yes)]
+        assert (found[0]["hits"], found[0]["clip"], found[1]["error"]) == ([], None, None)
+        assert err == f"circlematch: {found[0]['error']}\n"
         assert re.fullmatch(rf"circlematch: {re.escape(str(path))}.+\n", err), err
     code, found, err = spot(capsys, *bad, yes)
-    assert (code, len(found), err.count("\n")) == (2, 1, len(bad))
+    assert (code, len(found), err.count("\n")) == (2, len(bad) + 1, len(bad))
+
+
+def test_hits_before_the_damage_are_reported_with_the_error(commands: Path, tmp_path: Path, capsys: Capture) -> None:
+    path = tmp_path / "cut.flac"
+    path.write_bytes(commands.read_bytes()[:100_000])
+
+    code, (result,), err = spot(capsys, path)
+
+    assert (code, result["file"]) == (2, str(path))
+    assert [hit["label"] for hit in result["hits"]] == ["yes", "no", "up", "left"]
+    assert re.search(r"damaged or cut off after 8\.19 s$", result["error"])
+    assert "formats" not in err
+
+
+@pytest.mark.skipif(not Path("/dev/stdin").exists(), reason="there is no /dev/stdin")
+def test_flac_from_a_pipe_is_refused_in_plain_words(commands: Path) -> None:
+    command = [sys.executable, "-m", "circlematch", "spot", "/dev/stdin"]
+    done = subprocess.run(command, input=commands.read_bytes(), capture_output=True)
+    assert done.returncode == 2
+    assert done.stderr.decode() == "circlematch: /dev/stdin: FLAC cannot be read from a pipe; give the file\n"
 
 
 def test_a_file_for_which_there_is_no_memory_does_not_end_the_command(
@@ -197,7 +219,8 @@ def test_a_file_for_which_there_is_no_memory_does_not_end_the_command(
     monkeypatch.setattr(audio.Converter, "convert", fail_once)
     code, found, err = spot(capsys, yes, commands)
 
-    assert (code, [result["file"] for result in found]) == (2, [str(commands)])
+    assert (code, [result["file"] for result in found]) == (2, [str(yes), str(commands)])
+    assert [result["error"] for result in found] == [f"{yes}: there is not enough memory to read it", None]
     assert err == f"circlematch: {yes}: there is not enough memory to read it\n"
 
 
@@ -252,7 +275,7 @@ def test_ctrl_c_removes_the_progress(commands: Path, monkeypatch: pytest.MonkeyP
     assert said == "circlematch: interrupted\n"
 
 
-def test_nothing_is_drawn_for_what_is_done_at_once_or_on_no_terminal() -> None:
+def test_no_progress_is_drawn_in_the_first_half_second_or_without_a_terminal() -> None:
     for stream, at, drawn in ((Terminal(), 0.4, ""), (io.StringIO(), 9.0, ""), (Terminal(), 0.6, "\rhalf")):
         progress = Progress(stream, clock=iter((0.0, at, at)).__next__)
         progress.show("half")
@@ -262,7 +285,7 @@ def test_nothing_is_drawn_for_what_is_done_at_once_or_on_no_terminal() -> None:
 # ---- memory ------------------------------------------------------------------------------------------------
 
 
-tells_memory = pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="the system does not tell")
+knows_memory = pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="the system does not report memory")
 
 PEAK = """
 import sys
@@ -291,7 +314,7 @@ def sparse_wav(path: Path, hours: float, rate: int = SECOND, channels: int = 1) 
     return path
 
 
-@tells_memory
+@knows_memory
 def test_memory_does_not_grow_with_the_recording(tmp_path: Path) -> None:
     peaks = [peak_mib(sparse_wav(tmp_path / "long.wav", hours))[0] for hours in (0.02, 0.5)]
 
@@ -300,7 +323,7 @@ def test_memory_does_not_grow_with_the_recording(tmp_path: Path) -> None:
 
 
 @pytest.mark.long
-@tells_memory
+@knows_memory
 @pytest.mark.parametrize(("hours", "rate", "channels"), [(10, SECOND, 1), (6, 44_100, 2)])
 def test_a_recording_of_many_hours_is_spotted_in_little_memory(
     tmp_path: Path, hours: int, rate: int, channels: int
@@ -312,7 +335,7 @@ def test_a_recording_of_many_hours_is_spotted_in_little_memory(
 
 
 @pytest.mark.long
-@tells_memory
+@knows_memory
 def test_a_flac_file_of_ten_hours_is_spotted_in_little_memory(commands: Path, tmp_path: Path) -> None:
     words, path = audio.read(commands), tmp_path / "long.flac"
     block = np.zeros((44_100 * 60, 2), np.float32)

@@ -29,6 +29,7 @@ from circlematch.config import ABLATIONS
 from circlematch.detection import padded
 from circlematch.engine import Stream
 from circlematch.errors import AudioError, UnknownModelError, UsageError
+from circlematch.explain import responses_and_moments
 from circlematch.front_end import log_mel
 from circlematch.model import Model
 
@@ -114,10 +115,10 @@ def test_a_prediction_is_that_of_pytorch(ablation: str) -> None:
         assert (prediction.start is not None) == spoken
 
 
-def test_insight_is_that_of_pytorch() -> None:
+def test_responses_and_moments_are_those_of_pytorch() -> None:
     model, network = model_of(), torch_of()
     pictures = log_mel(np.stack([sound(16_000, seed) for seed in range(2)]).astype(np.float32))
-    responses, moments = model.insight(pictures)
+    responses, moments = responses_and_moments(model, pictures)
     with torch.no_grad():
         expected = network.responses(torch.from_numpy(pictures).double())
     np.testing.assert_allclose(responses, expected, atol=1e-5)
@@ -126,7 +127,7 @@ def test_insight_is_that_of_pytorch() -> None:
         wheel = np.exp(2j * np.pi * q * np.arange(100) / 100)
         np.testing.assert_allclose(moments[..., q - 1], weights @ wheel, atol=1e-5)
     with pytest.raises(UsageError, match="no prototypes"):
-        model_of(8, 5, "mean-pooling").insight(pictures)
+        responses_and_moments(model_of(8, 5, "mean-pooling"), pictures)
 
 
 def test_scores_of_many_clips_are_those_of_one_by_one_on_any_number_of_threads() -> None:
@@ -171,7 +172,7 @@ def test_spotting_a_file_and_feeding_it_in_pieces_find_the_same(recording: npt.N
     assert len(hits) >= 5
 
 
-def test_listening_to_a_file_is_feeding_it_and_says_how_long_it_is(repository: Path) -> None:
+def test_listening_to_a_file_equals_feeding_it_and_gives_its_length(repository: Path) -> None:
     path, heard = repository / "examples" / "commands.flac", []
     spotter, fed = circlematch.Spotter("d16-gsc"), circlematch.Spotter("d16-gsc")
     samples = circlematch.read(path)
@@ -185,7 +186,7 @@ def test_listening_to_a_file_is_feeding_it_and_says_how_long_it_is(repository: P
 
 @pytest.mark.parametrize("size", [800, 9_000, 16_000, 19_200])
 @pytest.mark.parametrize("rate", [16_000, 48_000])
-def test_the_most_probable_class_of_a_clip_is_that_of_predict_whatever_the_chunks(
+def test_the_most_probable_class_of_a_clip_in_any_chunks_is_that_of_predict(
     recording: npt.NDArray[np.float32], size: int, rate: int
 ) -> None:
     spotter = circlematch.Spotter("d16-gsc")
@@ -201,7 +202,7 @@ def test_the_most_probable_class_of_a_clip_is_that_of_predict_whatever_the_chunk
     assert spotter.clip is None
 
 
-def test_a_file_that_fails_midway_leaves_no_trace(
+def test_a_file_that_fails_midway_does_not_affect_the_next(
     recording: npt.NDArray[np.float32], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(circlematch.audio, "BLOCK_SAMPLES", 20_000)
@@ -228,6 +229,15 @@ def test_a_model_can_be_copied_and_pickled_before_and_after_use(copied: Callable
     assert after.engine is not model.engine
 
 
+def test_a_spotter_is_shown_in_one_line_and_refuses_to_be_copied() -> None:
+    spotter = circlematch.Spotter("d16-gsc", threshold=0.9)
+    assert repr(spotter) == "Spotter(d16-gsc, threshold 0.9, every 100 ms)"
+    assert repr(circlematch.Spotter("d16-gsc", every_frame=True)).endswith("every 10 ms)")
+    for copied in (pickle.dumps, copy.copy, copy.deepcopy):
+        with pytest.raises(TypeError, match="pickle its model instead"):
+            copied(spotter)
+
+
 def test_a_model_is_shown_in_one_line() -> None:
     assert repr(circlematch.load("d16-gsc")) == "Model(d16-gsc, 3,238 parameters, 12 classes)"
 
@@ -235,7 +245,7 @@ def test_a_model_is_shown_in_one_line() -> None:
 @pytest.mark.parametrize("samples", [np.zeros(16_000), np.zeros((16_000, 2), np.float32), np.zeros(16_000, np.int16)])
 def test_samples_that_were_not_prepared_are_refused_where_they_must_be(samples: npt.NDArray[Any]) -> None:
     model = circlematch.load("d16-gsc")
-    for take in (model.judge, circlematch.Spotter(model).hear):
+    for take in (model.judge, circlematch.Spotter(model).push):
         with pytest.raises(UsageError, match=r"give what circlematch\.read returns"):
             take(samples)
 
@@ -248,7 +258,7 @@ def test_a_hit_comes_soon_after_its_keyword(recording: npt.NDArray[np.float32]) 
             assert hit.end < (at + 160) / 16_000 <= hit.end + 1.5
 
 
-def test_finishing_begins_a_new_recording_and_a_reset_forgets(recording: npt.NDArray[np.float32]) -> None:
+def test_finish_and_reset_each_begin_a_new_recording(recording: npt.NDArray[np.float32]) -> None:
     spotter = circlematch.Spotter("d16-gsc1")
 
     def heard(rate: int = 16_000) -> list[circlematch.Hit]:
@@ -274,7 +284,7 @@ def test_scores_are_probabilities_by_name_from_the_first_window_on(recording: np
     assert tuple(spotter.scores) == spotter.model.labels
 
 
-def test_every_frame_scores_ten_times_as_often() -> None:
+def test_with_every_frame_there_are_ten_times_as_many_scores() -> None:
     counts = []
     for every in (False, True):
         stream = Stream(model_of().engine, every_frame=every)
@@ -368,7 +378,7 @@ def test_import_and_first_prediction_take_less_than_three_tenths_of_a_second() -
 
 
 @pytest.mark.parametrize("rate", [16_000, 48_000])
-def test_a_recording_may_be_ended_or_forgotten_twice(rate: int) -> None:
+def test_a_recording_may_be_finished_or_reset_twice(rate: int) -> None:
     chunk = np.random.default_rng(0).normal(0, 0.1, rate).astype(np.float32)
     spotter = circlematch.Spotter("d16-gsc1", threshold=0.0)
     spotter.feed(chunk, rate)
@@ -401,12 +411,12 @@ def test_a_chunk_that_is_empty_or_refused_begins_nothing(chunk: npt.NDArray[np.f
         (np.zeros(16_000, np.int16), [0], "the shape"),
     ],
 )
-def test_clips_that_are_none_are_refused(clips: npt.NDArray[np.int16], rows: list[int], said: str) -> None:
+def test_clips_of_a_wrong_type_or_shape_are_refused(clips: npt.NDArray[np.int16], rows: list[int], said: str) -> None:
     with pytest.raises(UsageError, match=said):
         circlematch.load("d16-gsc1").scores(clips, np.array(rows))
 
 
 @pytest.mark.parametrize("shape", [(1, 10, 10), (32, 100), (1, 32, 99)])
-def test_pictures_that_are_none_are_refused(shape: tuple[int, ...]) -> None:
+def test_spectrograms_of_a_wrong_shape_are_refused(shape: tuple[int, ...]) -> None:
     with pytest.raises(UsageError, match="the shape"):
-        circlematch.load("d16-gsc1").insight(np.zeros(shape, np.float32))
+        responses_and_moments(circlematch.load("d16-gsc1"), np.zeros(shape, np.float32))

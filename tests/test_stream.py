@@ -1,4 +1,4 @@
-"""The law of streaming: whatever the chunks, scores are those of encoding everything at once and sliding the head."""
+"""Streaming: the scores of any chunks equal those of encoding the whole recording at once and sliding the head."""
 
 from __future__ import annotations
 
@@ -160,7 +160,7 @@ def test_a_clip_is_its_first_second_with_silence_behind_it(folder: Path, length:
     second = np.zeros(16_000, np.float32)
     second[: min(length, 16_000)] = samples[:16_000]
     stream, hit = Stream(built, what.data, threshold=0.0), built.ffi.new("cm_hit *")
-    stream.push(noise(5_000, 3))  # the clip must not hear it
+    stream.push(noise(5_000, 3))  # must not affect the clip
     built.lib.cm_clip_f32(stream.stream, built.ffi.from_buffer("float[]", samples), length, hit)
     stream.look()
     expected = offline(network, log_mel(second[None])[0])[0]

@@ -6,12 +6,17 @@ import argparse
 import errno
 import io
 import os
+import signal
 import sys
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from types import FrameType
 from typing import Any, NoReturn
 
 from circlematch._version import __version__
 from circlematch.cli import bench, data, evaluate, explain, export, finish, models, spot, train
+from circlematch.data.tasks import TASKS
 from circlematch.errors import CircleMatchError, did_you_mean
 
 __all__ = ["Parser", "build_parser", "main"]
@@ -29,7 +34,10 @@ class Parser(argparse.ArgumentParser):
 
     def refuse(self, unknown: Sequence[str]) -> NoReturn:
         """Refuse unknown arguments, and suggest an option for the first of them."""
-        guess = did_you_mean(unknown[0].partition("=")[0], self._option_string_actions)
+        if unknown[0] in TASKS and "--task" in self._option_string_actions:
+            guess = f"; did you mean --task {unknown[0]}?"
+        else:
+            guess = did_you_mean(unknown[0].partition("=")[0], self._option_string_actions)
         self.error(f"unrecognized arguments: {' '.join(unknown)}{guess}")
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
@@ -60,7 +68,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         used: Parser = getattr(options, "parser", parser)
         used.refuse(unknown)
     try:
-        return int(options.run(options))
+        with _terminated_like_ctrl_c():
+            return int(options.run(options))
     except CircleMatchError as error:
         return _fail(str(error), error.exit_code)
     except KeyboardInterrupt as stop:
@@ -72,6 +81,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _fail(_explain(error), 1)
     except MemoryError:
         return _fail("there is not enough memory", 1)
+
+
+@contextmanager
+def _terminated_like_ctrl_c() -> Iterator[None]:
+    """Let the first SIGTERM clean up as Ctrl-C does. Signals can be handled in the main thread only."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def stop(number: int, _: FrameType | None) -> NoReturn:
+        signal.signal(number, signal.SIG_DFL)
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _fail(message: str, code: int) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from circlematch import pretrained
-from circlematch.cli.options import Commands, add_command, add_json, add_model, print_json
+from circlematch.cli.options import Commands, add_command, add_group, add_json, add_model, print_json
 from circlematch.config import Network
 from circlematch.errors import UsageError
 from circlematch.machine import commit, processor, usable_cores, versions
@@ -17,8 +17,7 @@ NO_ONNX = "not installed: pip install torch onnx onnxscript onnxruntime"
 def add(commands: Commands) -> None:
     """Add the command and its subcommands."""
     summary = "Measure speed, and compare it with plain implementations in the same run."
-    parser = commands.add_parser("bench", help=summary, description=summary)
-    inner = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    inner = add_group(commands, "bench", summary, "circlematch bench stream --model d16-gsc")
     train = add_command(
         inner,
         "train",

@@ -7,8 +7,17 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from circlematch.cli.options import DEFAULT_DATA, Commands, add_command, add_dataset, add_json, print_json, read_dataset
-from circlematch.cli.progress import Progress
+from circlematch.cli.options import (
+    DEFAULT_DATA,
+    Commands,
+    add_command,
+    add_dataset,
+    add_group,
+    add_json,
+    print_json,
+    read_dataset,
+)
+from circlematch.cli.progress import Progress, download_progress
 from circlematch.data import download
 from circlematch.data.dataset import Dataset
 from circlematch.errors import UsageError
@@ -16,14 +25,14 @@ from circlematch.files import whole_folder
 
 
 def add(commands: Commands) -> None:
-    """Its subcommands."""
+    """Add the command and its subcommands."""
     summary = "Download, synthesise or inspect a dataset."
-    parser = commands.add_parser("data", help=summary, description=summary)
-    inner = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    inner = add_group(commands, "data", summary, "circlematch data make words")
     notes = "; ".join(f"{name}: {archive.note}" for name, archive in download.ARCHIVES.items())
     get = add_command(inner, "get", "Download an official archive.", "circlematch data get gsc1 --to data", run_get)
     get.add_argument("name", choices=tuple(download.ARCHIVES), help=f"The archive ({notes}).")
     get.add_argument("--to", type=Path, default=Path(DEFAULT_DATA), help="The folder to unpack the archive into.")
+    add_json(get)
     make = add_command(
         inner,
         "make",
@@ -35,6 +44,7 @@ def add(commands: Commands) -> None:
     make.add_argument("--speakers", type=int, default=24, help="The number of synthetic speakers.")
     make.add_argument("--takes", type=int, default=3, help="The number of recordings of each word by each speaker.")
     make.add_argument("--seed", type=int, default=0, help="The seed with which the speakers are drawn.")
+    add_json(make)
     show = add_command(
         inner, "show", "Show the classes and splits of a dataset.", "circlematch data show --data words", run_show
     )
@@ -47,14 +57,18 @@ def add(commands: Commands) -> None:
         "--data", type=Path, required=True, help="The folder of speech_commands_v0.01 and speech_commands_v0.02."
     )
     composite.add_argument("--out", type=Path, required=True, help="The folder to put it in; may be the same.")
+    add_json(composite)
 
 
 def run_get(options: argparse.Namespace) -> int:
     """Download, check and unpack an archive."""
     archive = download.archive(options.name)
-    with download.progress_bar(archive.name) as progress:
+    with download_progress(archive.name) as progress:
         folder = download.get(archive, options.to, progress)
-    print(f"{folder}: {archive.note}, {archive.licence}")
+    if options.json:
+        print_json({"folder": str(folder), "archive": archive.name, "licence": archive.licence})
+    else:
+        print(f"{folder}: {archive.note}, {archive.licence}")
     return 0
 
 
@@ -76,7 +90,10 @@ def run_make(options: argparse.Namespace) -> int:
             progress.show(f"{done:,} of {total:,} recordings  {options.folder}")
 
         count = write_words(beside, speakers=options.speakers, takes=options.takes, seed=options.seed, progress=show)
-    print(f"{options.folder}: {count} recordings of {', '.join(WORDS)}")
+    if options.json:
+        print_json({"folder": str(options.folder), "recordings": count, "labels": list(WORDS)})
+    else:
+        print(f"{options.folder}: {count} recordings of {', '.join(WORDS)}")
     return 0
 
 
@@ -85,7 +102,10 @@ def run_composite(options: argparse.Namespace) -> int:
     from circlematch.data.composite import NEWER_WORDS, lay_out
 
     folder = lay_out(options.data, options.out)
-    print(f"{folder}: {len(NEWER_WORDS)} words of v0.02, all others of v0.01")
+    if options.json:
+        print_json({"folder": str(folder), "words_of_v0.02": sorted(NEWER_WORDS)})
+    else:
+        print(f"{folder}: {len(NEWER_WORDS)} words of v0.02, all others of v0.01")
     return 0
 
 
@@ -109,7 +129,7 @@ def run_show(options: argparse.Namespace) -> int:
 
 def _summary(dataset: Dataset, counts: dict[str, Counter[int]]) -> dict[str, Any]:
     return {
-        "name": dataset.name,
+        "dataset": dataset.name,
         "split_rule": dataset.split_rule,
         "source": dataset.source,
         "licence": dataset.licence,

@@ -63,6 +63,6 @@ def run(options: argparse.Namespace) -> int:
 def _check_labels(model: Model, dataset: Dataset) -> None:
     if model.labels != dataset.labels:
         raise UsageError(
-            f"the model {model.card.name} answers with {' '.join(model.labels)}, but the dataset {dataset.name} has "
+            f"the model {model.card.name} has the classes {' '.join(model.labels)}, but the dataset {dataset.name} has "
             f"{' '.join(dataset.labels)}; give a model that was trained on these labels"
         )

@@ -1,4 +1,4 @@
-"""`circlematch explain FILE`: draw what lies behind a prediction."""
+"""`circlematch explain FILE`: draw the response curves and the scores behind a prediction."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from circlematch.explain import draw, explain
 
 def add(commands: Commands) -> None:
     """Add the command and its arguments."""
-    summary = "Draw the log-mel picture, the response curves and the scores behind one second of a recording."
+    summary = "Draw the log-mel spectrogram, the response curves and the scores behind one second of a recording."
     parser = add_command(commands, "explain", summary, "circlematch explain yes.wav --out yes.png", run)
     parser.add_argument("file", metavar="FILE", help=f"A recording ({', '.join(audio.SUFFIXES)}).")
     add_model(parser)

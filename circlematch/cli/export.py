@@ -12,12 +12,11 @@ from circlematch.export import FORMATS, agreement, export
 
 
 def add(commands: Commands) -> None:
-    """Its arguments."""
+    """Add the command and its arguments."""
     summary = "Write a model as C source together with the C engine, or as a binary file with a manifest."
     parser = add_command(commands, "export", summary, "circlematch export --to c --model d16-gsc --out firmware", run)
-    parser.add_argument(
-        "--to", choices=tuple(FORMATS), required=True, help="The format (c: sources; bundle: binary and manifest)."
-    )
+    titles = "; ".join(f"{kind}: {form.title}" for kind, form in FORMATS.items())
+    parser.add_argument("--to", choices=tuple(FORMATS), required=True, help=f"The format ({titles}).")
     add_model(parser)
     parser.add_argument("--out", type=Path, default=Path(), help="The folder to write into.")
     add_json(parser)
@@ -27,18 +26,20 @@ def run(options: argparse.Namespace) -> int:
     """Write the files, and print how the model in them compares with the original."""
     model = pretrained.load(options.model)
     paths = export(model, options.to, options.out)
-    found = agreement(model, paths)
+    found = agreement(model, options.to, paths)
     if options.json:
         print_json({"model": model.card.name, "files": [str(path) for path in paths], **found})
-        return int(not found["whole"])
+        return int(not found["unchanged"])
     for path in paths:
         print(f"{path}: {path.stat().st_size:,} bytes")
-    difference = found["largest_difference"]
+    size = f"{model.card.name}: {found['bytes']:,} bytes of model"
+    if not found["unchanged"]:
+        print(f"{size}, CHANGED when read back; do not use these files")
+        return 1
     compared = "scores were not compared with PyTorch, which is not installed"
-    if difference is not None:
+    if (difference := found["largest_difference"]) is not None:
         compared = f"the scores of the self-test differ from PyTorch's by at most {difference:.1e}"
-    read_back = "unchanged" if found["whole"] else "CHANGED"
-    print(f"{model.card.name}: {found['bytes']:,} bytes of model, {read_back} when read back; {compared}")
+    print(f"{size}, unchanged when read back; {compared}")
     if sources := [str(path) for path in paths if path.suffix == ".c"]:
         print("to compile:", shlex.join(["cc", "-O2", f"-I{options.out}", "main.c", *sources, "-lm"]))
-    return int(not found["whole"])
+    return 0

@@ -60,18 +60,31 @@ def _percent(card: Card, split: str) -> str:
 
 
 def _recipe(card: Card) -> str:
-    """The name of the model's recipe, ignoring the number of epochs; "distilled" is added if it had teachers."""
+    """The name of the model's recipe, ignoring epochs and finish; "distilled" is added if it had teachers."""
     was_distilled = bool(card.specification.teachers)
     for name, recipe_of in RECIPES.items():
         _, recipe = recipe_of(card.network.width, card.network.classes)
-        if replace(distilled(recipe) if was_distilled else recipe, epochs=card.recipe.epochs) == card.recipe:
+        recipe = replace(distilled(recipe) if was_distilled else recipe, finish=card.recipe.finish)
+        if replace(recipe, epochs=card.recipe.epochs) == card.recipe:
             return f"{name}, distilled" if was_distilled else name
     return "custom"
+
+
+def _finish(card: Card) -> str:
+    """What was changed after training; empty if nothing."""
+    finish = card.recipe.finish
+    parts = {
+        "balanced keyword biases": finish.even_words,
+        f"temperature {card.finished.temperature:.2f}": finish.calibrated,
+        f"silence bias {finish.silence_bias:g}": finish.silence_bias != 0,
+    }
+    return ", ".join(text for text, applies in parts.items() if applies)
 
 
 def _card(card: Card, page: Path | None) -> str:
     """The model card as text of at most 80 columns; only the path of its page may be longer."""
     accuracies = ", ".join(f"{split} {share:.2%}" for split, share in card.accuracy.items())
+    epochs = "1 epoch" if card.epochs == 1 else f"{card.epochs} epochs"
     rows = {
         "name": card.name,
         "parameters": f"{card.parameters:,}",
@@ -79,13 +92,15 @@ def _card(card: Card, page: Path | None) -> str:
         "labels": " ".join(card.labels),
         "accuracy": accuracies,
         "recipe": _recipe(card),
-        "trained": f"{card.epochs} epochs, seed {card.seed}, peak learning rate {card.recipe.peak_learning_rate:g}",
+        "trained": f"{epochs}, seed {card.seed}, peak learning rate {card.recipe.peak_learning_rate:g}",
         "data": card.source,
         "licence": card.licence,
         "split": card.specification.split_rule,
         "made by": f"circlematch {card.version}, commit {card.commit or 'unknown'}",
     }
-    lines = [_row(name, text) for name, text in [*rows.items(), *(("note", note) for note in card.notes)]]
+    rows |= {"teachers": ", ".join(teacher.name for teacher in card.specification.teachers), "finish": _finish(card)}
+    lines = [_row(name, text) for name, text in rows.items() if text]
+    lines += [_row("note", note) for note in (*card.specification.notes, *card.notes)]
     if page is not None:
         lines.append(f"{'more':<{INDENT}}{page}")
     return "\n".join(lines)

@@ -16,7 +16,8 @@ from circlematch.errors import UsageError
 from circlematch.files import is_address
 
 __all__ = [
-    *("Commands", "add_command", "add_dataset", "add_json", "add_model", "print_json", "read_dataset", "source_of"),
+    *("Commands", "add_command", "add_dataset", "add_group", "add_json", "add_model", "print_json", "read_dataset"),
+    "source_of",
 ]
 
 DEFAULT_DATA = "data"
@@ -47,6 +48,14 @@ def add_command(
     )
     parser.set_defaults(run=run, parser=parser)
     return parser
+
+
+def add_group(commands: Commands, name: str, summary: str, example: str) -> Commands:
+    """Add a command that consists of subcommands, with a one-line help text and an example."""
+    parser = commands.add_parser(
+        name, help=summary, description=summary, epilog=f"example:\n  {example}", formatter_class=_Help
+    )
+    return parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
 
 
 def add_json(parser: argparse.ArgumentParser, purpose: str = "Print the result as JSON, one object per line.") -> None:
@@ -84,12 +93,12 @@ def add_dataset(parser: argparse.ArgumentParser) -> None:
         "--archive",
         type=Path,
         metavar="FOLDER",
-        help="The folder of Google's unpacked 12-class test archive, if it does not lie next to the data.",
+        help="The folder of Google's unpacked 12-class test archive, if it is not next to the data.",
     )
 
 
 def source_of(options: argparse.Namespace, parser_name: str) -> Source:
-    """Where the dataset of the arguments lies; nothing is read yet."""
+    """The place of the dataset that the arguments name; nothing is read yet."""
     if options.task is None and options.data is None:
         raise UsageError(
             f"give --task ({', '.join(TASKS)}) or --data FOLDER with one subfolder per word "

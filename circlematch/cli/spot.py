@@ -15,9 +15,9 @@ from circlematch.errors import AudioError
 from circlematch.spotter import Spotter
 
 JSON = (
-    "Print one JSON object per file, each on a line: file, seconds, hits (each with label, score, start, end) and "
-    f"clip. For a recording of at most {detection.LONGEST_CLIP_MS / 1000:g} s, clip is its most probable class (label, "
-    "score, scores); for a longer one it is null."
+    "Print one JSON object per file, each on a line: file, seconds, hits (each with label, score, start, end), clip "
+    f"and error. For a recording of at most {detection.LONGEST_CLIP_MS / 1000:g} s, clip is its most probable class "
+    "(label, score, scores); for a longer one it is null. If a file cannot be read to its end, error is the reason."
 )
 
 
@@ -50,34 +50,33 @@ def run(options: argparse.Namespace) -> int:
     """Find keywords in every file. A file that fails is reported, and the others are still read."""
     spotter, code = Spotter(options.model, options.threshold), 0
     for file in options.files:
+        hits: list[Hit] = []
+        reason = None
         try:
             with Progress() as progress:
-                hits = _listen(spotter, file, progress, printed=not options.json)
+                _listen(spotter, file, hits, progress, printed=not options.json)
         except (AudioError, MemoryError) as error:
-            reason = f"{file}: there is not enough memory to read it" if isinstance(error, MemoryError) else error
+            reason = str(error) if isinstance(error, AudioError) else f"{file}: there is not enough memory to read it"
             print(f"circlematch: {reason}", file=sys.stderr, flush=True)
             code = AudioError.exit_code
-            continue
         if options.json:
-            _print_object(spotter, file, hits)
-        elif not hits:
+            _print_object(spotter, file, hits, reason)
+        elif not hits and reason is None:
             print(f"{file}: {_nothing(spotter)}", flush=True)
     return code
 
 
-def _listen(spotter: Spotter, file: str, progress: Progress, printed: bool) -> list[Hit]:
-    """The hits of a file, which are printed as they are found, if at all."""
+def _listen(spotter: Spotter, file: str, hits: list[Hit], progress: Progress, printed: bool) -> None:
+    """Append the hits of a file to `hits`, and print each at once if `printed`."""
 
     def show(seconds: float, total: float | None) -> None:
         progress.show(f"{_clock(seconds)}{'' if total is None else f' of {_clock(total)}'}  {file}")
 
-    hits = []
     for hit in spotter.listen(file, show):
         hits.append(hit)
         if printed:
             progress.clear()
             print(f"{file}: {hit.label}  {hit.score:.1%}  {hit.start:.2f}–{hit.end:.2f} s", flush=True)
-    return hits
 
 
 def _clock(seconds: float) -> str:
@@ -90,8 +89,8 @@ def _nothing(spotter: Spotter) -> str:
     return f"no keyword in {spotter.seconds:.1f} s{most_probable}"
 
 
-def _print_object(spotter: Spotter, file: str, hits: list[Hit]) -> None:
-    clip = spotter.clip
+def _print_object(spotter: Spotter, file: str, hits: list[Hit], error: str | None) -> None:
+    clip = spotter.clip if error is None else None
     most_probable = None if clip is None else {"label": clip.label, "score": clip.score, "scores": clip.scores}
     print_json(
         {
@@ -99,5 +98,6 @@ def _print_object(spotter: Spotter, file: str, hits: list[Hit]) -> None:
             "seconds": round(spotter.seconds, 3),
             "hits": [asdict(hit) for hit in hits],
             "clip": most_probable,
+            "error": error,
         }
     )

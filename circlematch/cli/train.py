@@ -14,11 +14,11 @@ from circlematch.data.dataset import Dataset
 from circlematch.errors import UsageError
 from circlematch.model import Model
 from circlematch.pretrained import load
+from circlematch.threads import MOST_THREADS
 from circlematch.training import STEPS
 from circlematch.training.plan import RECORD, Plan, check_same, ensure_plan, read_plan, specify, write_plan
 
 LARGEST_SEED = 2**32
-MOST_THREADS = 256
 # Options that replace a value of the recipe.
 OVERRIDES: dict[str, tuple[type, str]] = {
     "epochs": (int, "The number of passes over the training clips."),
@@ -56,7 +56,7 @@ def add(commands: Commands) -> None:
         nargs="+",
         metavar="MODEL",
         help="Larger models with the same classes to distil from: released names, files or the folders of runs. The "
-        f"targets are {DISTILLATION:.0%}% their mean probabilities; labels are not smoothed unless you give "
+        f"targets are their mean probabilities ({DISTILLATION:.0%}%) mixed with the label, which is only smoothed with "
         "--label-smoothing.",
     )
     parser.add_argument("--seed", type=int, default=0, help="The seed of weights, order, shifts, noise and dropout.")

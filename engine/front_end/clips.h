@@ -1,5 +1,5 @@
-/* Log-mel pictures of CM_LANES clips with their augmentation. Each source that compiles the front end for a number of
- * lanes includes this once; see front_end.c. */
+/* Log-mel spectrograms of CM_LANES clips with their augmentation. Included once for every number of lanes; see
+ * front_end.c. */
 #ifndef CM_FRONT_END_CLIPS_H
 #define CM_FRONT_END_CLIPS_H
 

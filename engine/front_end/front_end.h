@@ -35,9 +35,9 @@ typedef struct {
     float mel[CM_MEL_BANDS * CM_BATCH_LANES];
 } cm_front_end_work;
 
-/* Log-mel pictures of `count` clips of `samples` samples each: out is (count, CM_MEL_BANDS, samples / CM_HOP).
+/* Log-mel spectrograms of `count` clips of `samples` samples each: out is (count, CM_MEL_BANDS, samples / CM_HOP).
  * `augment` has one entry for each clip, or is NULL. `noise` must have noise_offset + noise_speed * samples + 5 samples
- * for every entry. The bits of a clip's picture do not depend on the other clips. */
+ * for every entry. The bits of a clip's spectrogram do not depend on the other clips. */
 void cm_log_mel_i16(const int16_t *clips, int64_t count, int64_t samples, const cm_augment *augment,
                     const float *noise, cm_front_end_work *work, float *out);
 void cm_log_mel_f32(const float *clips, int64_t count, int64_t samples, const cm_augment *augment,

@@ -15,8 +15,7 @@
 #include "board.h"
 #include "circlematch.h"
 #include "recording.h"
-
-#define HOP 160
+#include "shared/numbers.h"
 
 static uint8_t stream_memory[STREAM_BYTES];
 
@@ -102,9 +101,9 @@ int main(void)
     if (cm_stream_open(&stream, &model, stream_memory, sizeof stream_memory, NULL) != CM_OK)
         return 2;
     const uint32_t reading = clock_cost();
-    for (size_t at = 0; at < sizeof recording / sizeof *recording; at += HOP) {
+    for (size_t at = 0; at < sizeof recording / sizeof *recording; at += CM_HOP) {
         const uint32_t before = board_clock();
-        cm_push_i16(stream, recording + at, HOP);
+        cm_push_i16(stream, recording + at, CM_HOP);
         const uint32_t after = board_clock();
         print_line("hop", board_instructions(before, after) - reading);
         print_scores(&model, stream, &printed);

@@ -1,9 +1,10 @@
-"""The streaming engine as two files, circlematch.h and circlematch.c, as SQLite and lz4 are given away.
+"""The streaming engine as two files, circlematch.h and circlematch.c, in the way that SQLite and lz4 are distributed.
 
     python engine/python/amalgamate.py FOLDER    write both into a folder
 
-circlematch.c is engine/circlematch.c with every header of ours in the place of its first #include. Headers of the C
-library come first, once each.
+circlematch.c is engine/circlematch.c with each of the engine's headers in the place of its first #include. Headers of
+the C library come first, once each. The line that says how a generated header is made is left out: users of the two
+files cannot make it.
 """
 
 from __future__ import annotations
@@ -16,11 +17,12 @@ ENGINE = Path(__file__).resolve().parents[1]
 INCLUDE = re.compile(r'^#include (?:"([^"]+)"|<([^>]+)>).*\n', re.MULTILINE)
 PUBLIC = "circlematch.h"
 
+GENERATED = re.compile(r"\A/\* Made by .*\*/\n\n")
+
 NOTICE = """\
 /* CircleMatch {version}: the streaming keyword spotter in one file. Compile it as C99; circlematch.h is the interface.
  *
  * Copyright The CircleMatch developers. SPDX-License-Identifier: Apache-2.0
- * Made from engine/circlematch.c by engine/python/amalgamate.py. Edit the original instead.
  */
 """
 
@@ -51,7 +53,7 @@ def _inlined(path: Path, seen: set[Path]) -> tuple[str, set[str]]:
         system.update(named)
         return f"{text}\n/* ---- {name} (continued) ---- */\n"
 
-    text = INCLUDE.sub(resolve, path.read_text())
+    text = INCLUDE.sub(resolve, GENERATED.sub("", path.read_text()))
     return f"/* ---- {name} ---- */\n{text.rstrip()}\n", system
 
 

@@ -8,7 +8,7 @@
 void cm_score_clips(cm_stream *stream, const int16_t *clips, int64_t samples, const int64_t *rows, int64_t count,
                     float *scores);
 
-/* The unit frames (100, D) of a log-mel picture (32, 100), or with mean pooling its features. Resets the stream. */
+/* The unit frames (100, D) of a log-mel spectrogram (32, 100), or with mean pooling its features. Resets the stream. */
 void cm_unit_frames(cm_stream *stream, const float *picture, float *frames);
 
 #endif

@@ -3,7 +3,7 @@
 #define CM_COMPILER_H
 
 /* The x86-64 levels that training and the front end for whole clips are built for, and whether this processor supports
- * them. Not on Windows, whose compilers' libraries cannot tell. Tests define CM_BASE_ONLY to compile faster. */
+ * them. Not on Windows, where compilers cannot query the level. Tests define CM_BASE_ONLY to compile faster. */
 #if defined(__x86_64__) && !defined(_WIN32) && !defined(CM_BASE_ONLY) \
     && (defined(__clang__) || (defined(__GNUC__) && __GNUC__ >= 12))
 #define CM_LEVELS 1

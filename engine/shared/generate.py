@@ -1,17 +1,17 @@
-"""Writes the generated headers from the numbers in circlematch.config and circlematch.compact.
+"""Writes the generated headers of the engine from constants of the Python package.
 
     python engine/shared/generate.py            write the headers
     python engine/shared/generate.py --check    fail if a header on disk is not what would be written
 
-numbers.h has the front end's sizes, network.h those of the network, tables.h the Hann window, the twiddle factors, the
-mel weights and the circle, and train/sizes.h the sizes of networks that the engine trains. They are kept in the
-repository, so that building needs a C compiler and nothing else.
+numbers.h has the front end's sizes, network.h those of the network and of the detector, tables.h the Hann window, the
+twiddle factors, the mel weights and the circle, and train/sizes.h the sizes of networks that the engine trains. They
+are kept in the repository, so that building needs a C compiler and nothing else.
 """
 
 from __future__ import annotations
 
 import sys
-from math import comb, cos, log10, pi, sin
+from math import comb, cos, log, log10, pi, sin
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
@@ -19,17 +19,26 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from circlematch.compact import (
     LARGEST_POWER,
     LARGEST_SCALE,
+    LARGEST_WIDTH,
+    LOG_PATHS,
+    MAGIC,
+    MOST_CHANNELS,
+    MOST_CLASSES,
+    MOST_FEATURES,
     MOST_FILTERS,
     NORM_EPSILON,
+    NORM_MOMENTUM,
     QUAD,
     front_end_number,
 )
 from circlematch.config import FASTEST, FRONT_END, FrontEnd, Network
+from circlematch.detection import BLOCK_FRAMES, SMOOTHED
 from circlematch.parameters import LIFTING_TAPS
+from circlematch.threads import MOST_THREADS
 
 HERE = Path(__file__).resolve().parent
 
-MADE = "/* Made by engine/shared/generate.py from circlematch/config.py. Do not edit: run `make generated`. */\n"
+MADE = "/* Made by engine/shared/generate.py from the Python package. Do not edit: run `make generated`. */\n"
 ROW = 6  # numbers in a line
 NOTHING = 1e-9  # a mel weight below this is a rounding error at the edge of a triangle
 
@@ -134,9 +143,20 @@ def network(front_end: FrontEnd, net: Network) -> str:
         "PROTOTYPES": (net.prototypes, "M"),
         "HARMONICS": (net.harmonics, "Q"),
         "DESCRIPTOR": (net.descriptor_size, "numbers of f in Eq. (9)"),
+        "LOG_FRAMES": (real(log(front_end.clip_frames)), "log T, Eq. (3)"),
+        "LOG_PATHS": (f"{LOG_PATHS}f", "log of T choose M, Eq. (8), 2e-6 too low, as in the released models' scores"),
+    }
+    detector: dict[str, tuple[object, str]] = {
+        "BLOCK_FRAMES": (BLOCK_FRAMES, "frames from one window to the next"),
+        "SMOOTHED": (SMOOTHED, "windows whose probabilities are averaged"),
     }
     form: dict[str, tuple[object, str]] = {
+        "MODEL_MAGIC": (f"{int.from_bytes(MAGIC, 'little'):#x}u", f'"{MAGIC.decode()}", the first word of a model'),
         "QUAD": (QUAD, "outputs that are computed side by side"),
+        "LARGEST_WIDTH": (LARGEST_WIDTH, "of D"),
+        "MOST_CLASSES": (MOST_CLASSES, "of K"),
+        "MOST_CHANNELS": (MOST_CHANNELS, "of the first two convolutions"),
+        "MOST_FEATURES": (MOST_FEATURES, "of a group of rows"),
         "MOST_FILTERS": (MOST_FILTERS, "lifting filters"),
         "LARGEST_SCALE": (f"{LARGEST_SCALE}f", "of alpha: a hundred times e^80 is within float32"),
         "LARGEST_POWER": (f"{LARGEST_POWER}f", "of 1 / tau: five responses of 80 give 2^9234, an exponent of 16 bits"),
@@ -146,6 +166,8 @@ def network(front_end: FrontEnd, net: Network) -> str:
         '#include "numbers.h"\n',
         "/* Every network that the engine runs. */",
         defines(runs),
+        "/* The detector. */",
+        defines(detector),
         "/* Limits and padding of the compact form. */",
         defines(form),
     )
@@ -159,6 +181,8 @@ def training(front_end: FrontEnd, net: Network) -> str:
         "BAND_FEATURES": (net.band_features, "outputs of each group"),
         "LIFTING_FILTERS": (2 * net.lifting_blocks, "P and U of each block"),
         "NORM_EPSILON": (NORM_EPSILON, "of batch norm"),
+        "NORM_MOMENTUM": (NORM_MOMENTUM, "of its running statistics"),
+        "MOST_THREADS": (MOST_THREADS, "of a training step"),
         "PATHS": (f"{comb(front_end.clip_frames, net.prototypes)}.0", "ordered paths through a window, T choose M"),
     }
     return guarded("SIZES", defines(rows))

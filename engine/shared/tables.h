@@ -1,4 +1,4 @@
-/* Made by engine/shared/generate.py from circlematch/config.py. Do not edit: run `make generated`. */
+/* Made by engine/shared/generate.py from the Python package. Do not edit: run `make generated`. */
 
 #ifndef CM_TABLES_H
 #define CM_TABLES_H

@@ -11,7 +11,6 @@
 #include "matching.h"
 #include "ordered_path.h"
 
-#define BLOCK_FRAMES 10
 #define FINISHED (T / BLOCK_FRAMES - 1)
 
 /* A block in full precision. */

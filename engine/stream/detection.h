@@ -1,4 +1,4 @@
-/* From the probabilities of windows to hits. circlematch/detection.py is the definition.
+/* From the probabilities of windows to hits. find_hits in the Python package is the definition.
  *
  * A keyword's mean is the mean of its probabilities in the last SMOOTHED windows. The candidate is the keyword with the
  * highest mean so far that reaches the threshold. The first window that has no higher mean settles the candidate: it
@@ -12,7 +12,6 @@
 
 #include "model.h"
 
-#define SMOOTHED 3
 #ifdef CM_COMPACT
 #define WAITING 4
 #else

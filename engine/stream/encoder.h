@@ -27,7 +27,7 @@ typedef struct {
     float *conv;        /* (2 frames, 16 rows, channels): the two before the newest, which is in scratch */
     float *halves;      /* (filters + 1, 5 frames, half) */
     float *scratch;     /* encoder_scratch numbers */
-    float *zero;        /* (channels): a row outside of the picture */
+    float *zero;        /* (channels): a row outside of the spectrogram */
     int fifth;          /* the frame's number modulo 5: its place in rings of five */
     int older;          /* which of the two frames of conv is the older */
 } cm_encoder;

@@ -4,7 +4,7 @@
  *     product  each entry is a small float: as many exponent bits as the model's alpha needs, the rest is mantissa
  *
  * The sums of a window are gathered in the oldest block, in the same 16-bit format. With twelve classes a block takes
- * 1,020 bytes instead of 2,640. docs/engine.md says by how much scores change.
+ * 1,020 bytes instead of 2,640.
  */
 
 /* The 16-bit format of a product's entries: exponents from `lowest` on, followed by `mantissa` bits. An entry for j - i

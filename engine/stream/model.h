@@ -1,4 +1,4 @@
-/* The compact form of a model, as circlematch/compact.py writes it. The engine reads it in place.
+/* The compact form of a model, as the Python package writes it. The engine reads it in place.
  *
  * Little-endian, in words of four bytes:
  *
@@ -181,9 +181,9 @@ static cm_status read_header(cm_model *model, const uint32_t *word, size_t size)
     if (word[AT_PROTOTYPES] != PROTOTYPES || word[AT_HARMONICS] != HARMONICS || word[AT_WINDOW] != T
         || word[AT_FRONT_END] != CM_FRONT_END_NUMBER || word[AT_FLAGS] > FLAG_MEAN_POOLING)
         return CM_ERROR_UNSUPPORTED;
-    if (!between(word[AT_CLASSES], 2, 4096) || !between(word[AT_WIDTH], 4, 1024) || word[AT_WIDTH] % 2
-        || !between(word[AT_CHANNELS], 1, 256) || !between(groups, 1, ROWS) || ROWS % groups
-        || !between(word[AT_FEATURES], 1, 256) || !between(filters, 2, MOST_FILTERS) || filters % 2
+    if (!between(word[AT_CLASSES], 2, MOST_CLASSES) || !between(word[AT_WIDTH], 4, LARGEST_WIDTH) || word[AT_WIDTH] % 2
+        || !between(word[AT_CHANNELS], 1, MOST_CHANNELS) || !between(groups, 1, ROWS) || ROWS % groups
+        || !between(word[AT_FEATURES], 1, MOST_FEATURES) || !between(filters, 2, MOST_FILTERS) || filters % 2
         || word[AT_NAME_BYTES] % 4 || word[AT_NAME_BYTES] > size - HEADER_WORDS * 4)
         return CM_ERROR_DAMAGED;
     if (!all_finite(number + AT_SLOPE, AT_THRESHOLD - AT_SLOPE + 1) || !(number[AT_SLOPE] >= 0 && number[AT_SLOPE] <= 1)
@@ -217,7 +217,7 @@ cm_status cm_model_open(cm_model *model, const void *bytes, size_t size)
     if (size < sizeof word)
         return CM_ERROR_CUT;
     memcpy(word, bytes, sizeof word);
-    if (word[AT_MAGIC] != 0x48434d43u)  /* "CMCH" */
+    if (word[AT_MAGIC] != MODEL_MAGIC)
         return CM_ERROR_NOT_A_MODEL;
     if (word[AT_VERSION] != CM_MODEL_VERSION)
         return CM_ERROR_VERSION;

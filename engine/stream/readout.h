@@ -9,9 +9,6 @@
 #include "encoder.h"
 #include "ordered_path.h"
 
-#define LOG_FRAMES 4.60517019f  /* log T */
-#define LOG_PATHS 18.1368227f   /* log of T choose M, 2e-6 too low; a correction would change all released scores */
-
 /* Adds beta times an entry of a class's descriptor to the score of the class. */
 CM_INLINE void readout_entry(float *score, float beta, float entry, int index)
 {

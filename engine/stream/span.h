@@ -64,7 +64,7 @@ static void span_begin(cm_stream *stream, int label)
 /* Finishes the pass. Start and end are in milliseconds from the start of the recording, and not after its end. */
 static void span_end(cm_stream *stream, int64_t *start_ms, int64_t *end_ms)
 {
-    const int64_t heard_ms = stream->samples_heard / (CM_SAMPLE_RATE / 1000);
+    const int64_t pushed_ms = stream->samples_pushed / (CM_SAMPLE_RATE / 1000);
     const cm_path_span *path = &stream->span.path;
     const int64_t begin = stream->span.first_frame * HOP_MS;
     float first = 0, last = T - 1;
@@ -76,8 +76,8 @@ static void span_end(cm_stream *stream, int64_t *start_ms, int64_t *end_ms)
     }
     *start_ms = begin + (int32_t)(cm_limit(first, T) * HOP_MS + 0.5f);
     *end_ms = begin + (int32_t)((cm_limit(last, T) + 1) * HOP_MS + 0.5f);
-    *start_ms = *start_ms < heard_ms ? *start_ms : heard_ms;
-    *end_ms = *end_ms < heard_ms ? *end_ms : heard_ms;
+    *start_ms = *start_ms < pushed_ms ? *start_ms : pushed_ms;
+    *end_ms = *end_ms < pushed_ms ? *end_ms : pushed_ms;
 }
 
 #endif

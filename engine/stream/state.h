@@ -63,7 +63,7 @@ struct cm_stream {
 
     cm_sample *samples;         /* (400) the newest samples, up to `filled` */
     int filled;
-    int64_t samples_heard;
+    int64_t samples_pushed;
     int64_t pictures;           /* log-mel frames computed */
     int picture_in_block;       /* their number modulo 10 */
     int64_t length;             /* of the recording in frames; UNKNOWN_LENGTH until it has ended */
@@ -71,7 +71,7 @@ struct cm_stream {
 
     cm_encoder encoder;
     cm_block open;              /* the block that frames are added to */
-    cm_block cut;               /* the part of the tenth block before, for a window that ends inside a block */
+    cm_block cut;               /* the part of the oldest, overwritten block in a window that ends inside a block */
     uint8_t *finished;          /* (9) blocks */
     size_t finished_size;
     int place, in_block;        /* where the next frame goes, on the circle and in its block */
@@ -212,7 +212,7 @@ void cm_reset(cm_stream *stream)
     memset(stream->encoder.zero, 0, sizeof(float) * (size_t)n->channels);
     stream->encoder.fifth = stream->encoder.older = 0;
     stream->filled = PAST;
-    stream->samples_heard = stream->pictures = stream->frames = 0;
+    stream->samples_pushed = stream->pictures = stream->frames = 0;
     stream->length = UNKNOWN_LENGTH;
     stream->flushed = stream->picture_in_block = 0;
     stream->place = stream->in_block = stream->blocks = stream->oldest = 0;

@@ -85,8 +85,8 @@ CM_INLINE void add_frame(cm_stream *stream, const cm_block *block, const float *
 }
 
 #ifndef CM_COMPACT
-/* Rebuilds the part of the tenth block before that is in a window which ends inside a block. That block was
- * overwritten, but its unit frames are kept. */
+/* Recomputes the part of the oldest, already overwritten block that is in a window which ends inside a block. Its unit
+ * frames are kept. */
 CM_INLINE void rebuild_cut(cm_stream *stream)
 {
     block_clear(stream->model, &stream->sizes, &stream->cut);

@@ -25,11 +25,11 @@ CM_INLINE void conv_plane(const lanes *restrict picture, const real *restrict w,
     }
 }
 
-static const int border[4] = { 2, 3, T, T + 1 };  /* the first and last two real frames of a picture */
+static const int border[4] = { 2, 3, T, T + 1 };  /* the first and last two real frames of a spectrogram */
 
-/* Sums of products of two rows of the picture at nine distances in time. The second moments of all 3 x 5 patches follow
- * from them (docs/native_step.md). For each distance: the sum over all frames, then the products at the four border
- * frames. */
+/* Sums of products of two rows of the spectrogram at nine distances in time. The second moments of all 3 x 5 patches
+ * follow from them (docs/native_step.md). For each distance: the sum over all frames, then the products at the four
+ * border frames. */
 CM_INLINE void lag_products(const lanes *restrict first, const lanes *restrict second, lanes *restrict sums)
 {
     lanes inside[9] = { { 0 } };

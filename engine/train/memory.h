@@ -172,9 +172,9 @@ static void lay_out_worker(const cm_train *train, const norm *numbered, worker_s
 
 static int possible(const cm_train_config *config)
 {
-    return config->width >= 4 && config->width % 2 == 0 && config->width <= 1024 && config->classes >= 2
-        && config->classes <= 4096 && config->batch >= 1 && config->batch <= 65536 && config->threads >= 1
-        && config->threads <= 1024 && config->dropout >= 0 && config->dropout < 1;
+    return config->width >= 4 && config->width % 2 == 0 && config->width <= LARGEST_WIDTH && config->classes >= 2
+        && config->classes <= MOST_CLASSES && config->batch >= 1 && config->batch <= 65536 && config->threads >= 1
+        && config->threads <= MOST_THREADS && config->dropout >= 0 && config->dropout < 1;
 }
 
 /* Lays out everything from `block` on; NULL only measures. Returns the end. */

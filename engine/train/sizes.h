@@ -1,4 +1,4 @@
-/* Made by engine/shared/generate.py from circlematch/config.py. Do not edit: run `make generated`. */
+/* Made by engine/shared/generate.py from the Python package. Do not edit: run `make generated`. */
 
 #ifndef CM_SIZES_H
 #define CM_SIZES_H
@@ -8,6 +8,8 @@
 #define BAND_FEATURES 4     /* outputs of each group */
 #define LIFTING_FILTERS 4   /* P and U of each block */
 #define NORM_EPSILON 1e-05  /* of batch norm */
+#define NORM_MOMENTUM 0.1   /* of its running statistics */
+#define MOST_THREADS 1024   /* of a training step */
 #define PATHS 75287520.0    /* ordered paths through a window, T choose M */
 
 #endif

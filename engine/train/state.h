@@ -51,8 +51,6 @@ typedef struct {
     real scale, gain, epsilon;  /* alpha, gamma, epsilon of Eq. (6) */
 } head_weights;
 
-#define NORM_MOMENTUM 0.1
-
 enum { NORM_CONV, NORM_DEPTHWISE, NORM_POINTWISE, NORM_BANDS, NORM_FUSE, NORM_FILTER,
        NORM_HEAD = NORM_FILTER + LIFTING_FILTERS, NORMS };
 

@@ -143,7 +143,7 @@ static void fold(const norm *n, const real *w, int inner, real *out)
 
 /* ---- input ---- */
 
-/* Computes the chunk's pictures, of the examples from `first` on. */
+/* Computes the chunk's spectrograms, of the examples from `first` on. */
 static void chunk_begin(worker_state *worker, const cm_train_batch *batch, int first, chunk_state *chunk)
 {
     for (int l = 0; l < LANES; l++)
@@ -553,7 +553,7 @@ static void stage_ends(cm_train *train, const worker_state *worker, cm_train_bat
     train->stage_began = seconds;
 }
 
-/* The forward pass. The batch statistics of the first convolution follow from the pictures alone. */
+/* The forward pass. The batch statistics of the first convolution follow from the spectrograms alone. */
 static void learn_forward(cm_train *train, worker_state *worker, const real *parameters, cm_train_batch *batch)
 {
     norm *norms = worker->norms;

@@ -46,7 +46,7 @@ typedef struct {
     int64_t steps;            /* optimiser steps taken */
 } cm_train_memory;
 
-/* One batch: clips with their augmentation, or log-mel pictures (examples, 32, 100). */
+/* One batch: clips with their augmentation, or log-mel spectrograms (examples, 32, 100). */
 typedef struct {
     const int16_t *clips;     /* (any number, 16000), or NULL */
     const int64_t *rows;      /* the clip of each example; a negative row is silence */

@@ -32,6 +32,7 @@ from circlematch.data.dataset import Dataset
 from circlematch.data.speech_commands import LABELS
 from circlematch.data.tasks import read_task
 from circlematch.errors import UsageError
+from circlematch.explain import responses_and_moments
 from circlematch.front_end import log_mel
 from circlematch.machine import commit
 from circlematch.nn.circular import time_weights
@@ -84,7 +85,7 @@ def responses(
     model: circlematch.Model, spectrograms: Spectrograms, labels: npt.NDArray[np.int64]
 ) -> npt.NDArray[np.float32]:
     """Responses of the prototypes of each clip's own word: (B, M, T)."""
-    curves, _ = model.insight(spectrograms)
+    curves, _ = responses_and_moments(model, spectrograms)
     return curves[np.arange(len(labels)), labels]
 
 

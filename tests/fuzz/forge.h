@@ -51,7 +51,7 @@ static void seal(uint8_t *bytes, size_t size)
 {
     if (size < 4 * HEADER_WORDS)
         return;
-    put_word(bytes, AT_MAGIC, 0x48434d43u);
+    put_word(bytes, AT_MAGIC, MODEL_MAGIC);
     put_word(bytes, AT_VERSION, CM_MODEL_VERSION);
     put_word(bytes, AT_SIZE, (uint32_t)size);
     put_word(bytes, AT_CHECKSUM, checksum(bytes + 4 * AT_FLAGS, size - 4 * AT_FLAGS));

@@ -115,7 +115,7 @@ size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t most, unsigned
 }
 
 /* Opens a stream in memory of exactly its size, at the worst alignment. */
-static void hear(const cm_model *model, int a_clip)
+static void process(const cm_model *model, int a_clip)
 {
     static const int16_t samples[2] = { -32768, 32767 };
     const size_t size = cm_stream_size(model);
@@ -144,7 +144,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         for (int32_t k = -1; k <= model.classes; k++)
             EXPECT(strlen(cm_label(&model, k)) < size);
         if (model.classes <= SMALL && model.width <= SMALL)
-            hear(&model, word_at(bytes, AT_CHECKSUM) % CLIP_EVERY == 0);
+            process(&model, word_at(bytes, AT_CHECKSUM) % CLIP_EVERY == 0);
     } else {
         EXPECT(!model.weights && !model.classes);
     }

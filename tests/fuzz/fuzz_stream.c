@@ -110,7 +110,7 @@ typedef struct {
     size_t beside;          /* bytes of the memory before the stream */
     cm_options options;
     int takes_hits;         /* or does not take them */
-    uint32_t heard[2];      /* a hash of all hits so far */
+    uint32_t hits[2];       /* a hash of all hits so far */
     uint32_t random;
     size_t samples;         /* pushed in total */
 } hearing;
@@ -151,7 +151,7 @@ static void check_hits(hearing *h, int i)
         const uint32_t words[] = { (uint32_t)hit.label, bits_of(hit.score), (uint32_t)hit.start_ms,
                                    (uint32_t)hit.end_ms };
         for (int word = 0; word < 4; word++)
-            h->heard[i] = h->heard[i] * 31 + words[word] + 1;
+            h->hits[i] = h->hits[i] * 31 + words[word] + 1;
     }
 }
 
@@ -165,7 +165,7 @@ static void check_twins(const hearing *h)
     EXPECT(cm_scores(h->stream[0], NULL, NULL) == frame);
     EXPECT(!memcmp(scores[0], scores[1], sizeof scores[0]));
     EXPECT(!memcmp(probabilities[0], probabilities[1], sizeof probabilities[0]));
-    EXPECT(h->heard[0] == h->heard[1]);
+    EXPECT(h->hits[0] == h->hits[1]);
     if (h->model->scale > 0 && h->model->path_power < 16 && frame >= 0) {  /* not with weights of any size */
         float sum = 0;
         for (int k = 0; k < h->model->classes; k++)
