@@ -118,7 +118,8 @@ class Scene:
     def _with_bed(self, block: Samples, generator: np.random.Generator) -> Samples:
         bed = generator.standard_normal(block.size, dtype=np.float32)
         bed *= np.float32(10 ** (self.conditions.bed_dbfs / 20))
-        return np.clip(block + bed, -1, 1)
+        out: Samples = np.clip(block + bed, -1, 1)
+        return out
 
 
 def _power(samples: Samples) -> float:
