@@ -28,8 +28,8 @@ def active_part(samples: npt.NDArray[np.floating] | npt.NDArray[np.int16]) -> tu
     power = np.square(frames).mean(axis=1)
     if not power.size or not power.max() > 0:
         return 0, samples.size
-    level = 10 * np.log10(power + 1e-9 * power.max())
-    level = np.convolve(level, np.full(SMOOTHED_FRAMES, 1 / SMOOTHED_FRAMES), mode="same")
+    smoothed = np.convolve(power, np.full(SMOOTHED_FRAMES, 1 / SMOOTHED_FRAMES), mode="same")
+    level = 10 * np.log10(smoothed + 1e-9 * power.max())
     top, floor = float(level.max()), float(np.quantile(level, QUIET_SHARE))
     loud = level > max(top - RANGE_DB, min(floor + ABOVE_FLOOR_DB, top - LEAST_RANGE_DB))
     peak = int(level.argmax())

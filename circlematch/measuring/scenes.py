@@ -84,8 +84,8 @@ class Scene:
             if self.conditions.snr_db is not None:
                 block += self._noise(block.size, clip, start, end, self.conditions.snr_db, generator)
             yield self._with_bed(block, generator)
-            seconds = (np.array([0, clip.size, start, end]) + at) / RATE
-            self.places.append(Place(self.labels[number], *(round(float(second), 4) for second in seconds)))
+            seconds = ((at + samples) / RATE for samples in (0, clip.size, start, end))
+            self.places.append(Place(self.labels[number], *seconds))
             at += block.size
         yield self._with_bed(np.zeros(round(LEAD_S * RATE), dtype=np.float32), generator)
 
