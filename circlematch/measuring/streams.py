@@ -15,8 +15,7 @@ from circlematch.model import Model
 
 __all__ = ["Answer", "Report", "answer"]
 
-RATE = FRONT_END.sample_rate_hz
-STEP = detection.BLOCK_FRAMES * FRONT_END.hop_samples  # samples between two windows
+RATE, HOP = FRONT_END.sample_rate_hz, FRONT_END.hop_samples
 
 Samples = npt.NDArray[np.float32]
 
@@ -56,7 +55,7 @@ def answer(
     for block in blocks:
         at = 0
         while at < block.size:
-            piece = block[at : at + STEP - count % STEP]  # a window ends with it
+            piece = block[at : at + HOP - count % HOP]  # ends with a frame, as every window does
             at, count = at + piece.size, count + piece.size
             reports += [Report(model.hit(raw), count / RATE) for raw in stream.push(piece, window)]
         if progress is not None:
