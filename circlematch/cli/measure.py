@@ -29,7 +29,7 @@ def add(commands: Commands) -> None:
         "Measure a model on streams: words at known times in a long recording, near-words, and recordings without "
         "keywords."
     )
-    example = "circlematch measure --task gsc1 --data data --negatives data/librispeech_test_clean --noise data/esc50 --snr 10"
+    example = "circlematch measure --task gsc1 --data data --negatives data/speech --noise data/esc50 --snr 10"
     parser = add_command(commands, "measure", summary, example, run)
     add_model(parser)
     add_dataset(parser)
@@ -103,16 +103,16 @@ def run(options: argparse.Namespace) -> int:
                 )
             clips = load_split(dataset, options.split)
             noise = read_noise(find_recordings(options.noise), options.seed) if options.snr else None
-            for one in conditions:
-                show.words(measurement.words(clips, one, noise, options.seed))
+            for condition in conditions:
+                show.words(measurement.words(clips, condition, noise, options.seed))
             for name in NEAR_WORDS if options.near_words else ():
                 show.near_words(measurement.near_words(clips, name, options.seed))
         for name, recordings in streams:
             row, found = measurement.negatives(name, recordings, show.complain)
             show.negatives(row)
-            for condition, one in found.items():
-                show.curve(name, condition, one)
-                curves[condition if len(streams) == 1 else f"{condition}, {name}"] = one
+            for words, one in found.items():
+                show.curve(name, words, one)
+                curves[words if len(streams) == 1 else f"{words}, {name}"] = one
     if options.det:
         draw(curves, options.det, model.card.name)
     return 0
