@@ -156,6 +156,8 @@ def test_the_curve_is_that_of_counting_at_every_threshold() -> None:
         ]
         assert rate == pytest.approx(sum(1 / hours[label] for label in false))
         assert missed == pytest.approx(1 - sum(one.score > threshold for one in words) / len(places))
+    equal = curve([Candidate("no", 0.5, 0.5)], [place("no", 0)], [Candidate("no", 0.5, 3.0)], [Stretch(0, 60, None)])
+    assert equal.missed[0] == 1, "a score must be above a threshold that no false accept reaches"
     assert found.thresholds[-1] == LEAST
     assert found.missed_at(1e9) == found.missed[-1]
     assert found.missed_at(0) == found.missed[0]

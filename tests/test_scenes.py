@@ -104,11 +104,19 @@ def test_a_level_is_the_peak_of_every_clip() -> None:
         assert 20 * np.log10(np.abs(recording[first : first + RATE]).max()) == pytest.approx(-40, abs=1)
 
 
-def test_noise_that_is_silent_under_a_word_does_not_roar_beside_it() -> None:
+def test_noise_with_pauses_is_drawn_so_that_it_sounds_under_every_word() -> None:
     noise = np.zeros(20 * RATE, dtype=np.float32)
-    noise[RATE // 2 :: 2 * RATE] = 1  # a click every two seconds
-    made = scene(Conditions("clicks", snr_db=10.0), noise)
-    assert np.isfinite(np.concatenate(list(made.blocks()))).all()
+    for first in range(0, noise.size, 2 * RATE):
+        noise[first : first + RATE // 2] = np.random.default_rng(first).normal(0, 0.1, RATE // 2)
+    for seed in range(5):
+        made = scene(Conditions("knocks", snr_db=10.0), noise, seed)
+        recording = np.concatenate(list(made.blocks()))
+        for place in made.places:
+            clip = CLIPS["abc".index(place.label)]
+            first = round(place.clip_start * RATE)
+            here = slice(round(place.start * RATE) - first, round(place.end * RATE) - first)
+            rest = (recording[first : first + RATE] - clip)[here]
+            assert 10 * np.log10(np.mean(clip[here] ** 2) / np.mean(rest**2)) == pytest.approx(10, abs=0.5)
 
 
 def test_conditions_out_of_range_and_noise_that_is_missing_are_refused() -> None:

@@ -143,8 +143,8 @@ class Measurement:
         found = self._answer(scene.blocks(), name)
         starts = np.array([place.clip_start for place in scene.places])
         middles = np.array([(report.hit.start + report.hit.end) / 2 for report in found.reports])
-        hit = np.unique(np.searchsorted(starts, middles, side="right") - 1)
-        return NearWords(name, len(numbers), int((hit >= 0).sum()))
+        hit = np.unique(np.searchsorted(starts, middles, side="right"))
+        return NearWords(name, len(numbers), int((hit > 0).sum()))
 
     def negatives(
         self, name: str, recordings: Sequence[Recording], say: Callable[[str], object]
