@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
@@ -13,9 +14,11 @@ from hypothesis import strategies as st
 
 import circlematch
 from circlematch.audio import read
+from circlematch.data.cache import ClipSet
 from circlematch.data.negatives import find_recordings
 from circlematch.detection import Hit
 from circlematch.errors import DatasetError
+from circlematch.measuring import measure
 from circlematch.measuring.det import LEAST, Candidate, candidates, curve, draw
 from circlematch.measuring.figures import Stretch, false_accepts, misses, timing
 from circlematch.measuring.negatives import Joined
@@ -219,3 +222,17 @@ def test_joined_recordings_lie_one_after_another_and_broken_ones_are_named(tmp_p
     assert [(one.start, one.end) for one in joined.stretches] == [(0, 1.5), (1.5, 2.0), (2.0, 4.0)]
     assert len(complaints) == 1
     assert "1b.wav" in complaints[0]
+
+
+def test_a_near_word_with_two_hits_counts_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = circlematch.load("d4-gsc")
+    audio = np.random.default_rng(0).integers(-1000, 1000, (3, RATE), dtype=np.int16)
+    clips = ClipSet("test", audio, np.arange(3), np.array([0, 1, 10]), (None,) * 3, {})
+
+    def two_hits(_: object, blocks: Iterable[npt.NDArray[np.float32]], *__: object) -> Answer:
+        seconds = sum(block.size for block in blocks) / RATE
+        return said(("yes", 1.1, 1.3, 1.5), ("no", 1.5, 1.9, 2.2), seconds=seconds)
+
+    monkeypatch.setattr(measure, "answer", two_hits)
+    found = measure.Measurement(model).near_words(clips, "reversed")
+    assert (found.words, found.with_a_hit) == (2, 1)  # unknown words have no near-words
