@@ -1,0 +1,189 @@
+"""`circlematch measure`: misses, false accepts per hour and latency of a model on streams."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from circlematch import pretrained
+from circlematch.cli.options import Commands, add_command, add_dataset, add_json, add_model, print_json, read_dataset
+from circlematch.cli.progress import Progress
+from circlematch.errors import UsageError
+
+if TYPE_CHECKING:
+    from circlematch.measuring.det import Curve
+    from circlematch.measuring.measure import Measurement, NearWords, Negatives, Words
+
+JSON = (
+    "Print one JSON object per row, each on a line: kind (words, near-words, negatives or trade-off) and its figures, "
+    "with bounds of 95%."
+)
+
+
+def add(commands: Commands) -> None:
+    """Add the command and its arguments."""
+    summary = (
+        "Measure a model on streams: words at known times in a long recording, near-words, and recordings without "
+        "keywords."
+    )
+    example = "circlematch measure --task gsc1 --data data --negatives data/speech --noise data/esc50 --snr 10"
+    parser = add_command(commands, "measure", summary, example, run)
+    add_model(parser)
+    add_dataset(parser)
+    parser.add_argument("--split", default="test", help="The split whose keyword clips are placed in the recordings.")
+    parser.add_argument(
+        "--negatives",
+        nargs="+",
+        action="append",
+        default=[],
+        type=Path,
+        metavar="PATH",
+        help="Folders or files without keywords, as one stream; may be repeated for streams of their own. A hit on a "
+        "word that is in a recording's transcript (*.trans.txt, or a .txt next to it) counts apart.",
+    )
+    parser.add_argument(
+        "--noise", nargs="+", default=[], type=Path, metavar="PATH", help="Folders or files of noise for --snr."
+    )
+    parser.add_argument(
+        "--snr",
+        nargs="+",
+        default=[],
+        type=float,
+        metavar="DB",
+        help="Levels of the word above the noise, over its active part.",
+    )
+    parser.add_argument(
+        "--level", nargs="+", default=[], type=float, metavar="DBFS", help="Peak levels to which words are brought."
+    )
+    parser.add_argument("--near-words", action="store_true", help="Also measure parts of words, halves and reversals.")
+    parser.add_argument("--threshold", type=float, help="The detector's threshold. (default: the model's)")
+    parser.add_argument("--det", type=Path, metavar="PNG", help="Draw misses over false accepts for all thresholds.")
+    parser.add_argument("--seed", type=int, default=0, help="The seed of order, pauses and noise.")
+    add_json(parser, JSON)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Measure the model and print a row for each measurement as soon as it is there."""
+    from circlematch.data.cache import load_split
+    from circlematch.data.negatives import find_recordings
+    from circlematch.detection import check_threshold
+    from circlematch.measuring.det import draw
+    from circlematch.measuring.measure import Measurement, conditions_of, read_noise
+    from circlematch.measuring.near_words import NEAR_WORDS
+
+    with_words = options.task is not None or options.data is not None
+    if not with_words and not options.negatives:
+        raise UsageError("give words (--task or --data), recordings without keywords (--negatives), or both")
+    if options.snr and not options.noise:
+        raise UsageError("--snr needs recordings of noise; give --noise")
+    if options.det and not (with_words and options.negatives):
+        raise UsageError("--det needs words (--task or --data) and --negatives")
+    if options.threshold is not None:
+        check_threshold(options.threshold)
+    model = pretrained.load(options.model)
+    streams = [(_name(paths), find_recordings(paths)) for paths in options.negatives]
+    conditions = conditions_of(options.snr, options.level)
+    curves: dict[str, Curve] = {}
+    with Progress() as progress:
+        measurement = Measurement(
+            model,
+            options.threshold,
+            lambda name, seconds: progress.show(f"{name}: {timedelta(seconds=round(seconds))}"),
+        )
+        show = _Printer(measurement, progress, options.json)
+        if with_words:
+            dataset = read_dataset(options, "measure")
+            if dataset.labels != model.labels:
+                raise UsageError(
+                    f"the model {model.card.name} has the classes {' '.join(model.labels)}, but the dataset "
+                    f"{dataset.name} has {' '.join(dataset.labels)}; give words of the model"
+                )
+            clips = load_split(dataset, options.split)
+            noise = read_noise(find_recordings(options.noise), options.seed) if options.snr else None
+            for condition in conditions:
+                show.words(measurement.words(clips, condition, noise, options.seed))
+            for name in NEAR_WORDS if options.near_words else ():
+                show.near_words(measurement.near_words(clips, name, options.seed))
+        for name, recordings in streams:
+            row, found = measurement.negatives(name, recordings, show.complain)
+            show.negatives(row)
+            for words, one in found.items():
+                show.curve(name, words, one)
+                curves[words if len(streams) == 1 else f"{words}, {name}"] = one
+    if options.det:
+        draw(curves, options.det, model.card.name)
+    return 0
+
+
+def _name(paths: list[Path]) -> str:
+    """The name of a stream: that of its folder or file, or of the first of several."""
+    first = paths[0].resolve().name
+    return first if len(paths) == 1 else f"{first} and {len(paths) - 1} more"
+
+
+class _Printer:
+    """Prints rows as text or as JSON."""
+
+    def __init__(self, measurement: Measurement, progress: Progress, as_json: bool) -> None:
+        self.model, self.progress, self.as_json = measurement.model.card.name, progress, as_json
+        self.threshold = measurement.threshold
+        if not as_json:
+            print(f"{self.model}, threshold {self.threshold:g}; bounds of 95% in brackets", flush=True)
+
+    def words(self, row: Words) -> None:
+        """Misses, latency, and errors of start and end."""
+        one, all_words = row.summary(), row.misses[""]
+        text = f"{row.condition}: {_share(one)} of {all_words.words:,} words missed, {all_words.others:,} other hits"
+        if one["latency_median_s"] is not None:
+            text += (
+                f"; reported {one['latency_median_s']:.2f} s after the word, {one['latency_90_percent_s']:.2f} s at "
+                f"the 90th percentile; start within {1000 * one['start_error_s']:.0f} ms, end within "
+                f"{1000 * one['end_error_s']:.0f} ms in the median"
+            )
+        worst = max((label for label in row.misses if label), key=lambda label: row.misses[label].share)
+        self._show(one, f"{text}; most often missed: {worst}, {row.misses[worst].share:.1%}")
+
+    def near_words(self, row: NearWords) -> None:
+        """How many have a hit."""
+        one = row.summary()
+        self._show(one, f"{row.name}: {_share(one)} of {row.words:,} have a hit")
+
+    def negatives(self, row: Negatives) -> None:
+        """False accepts an hour, in all and by keyword."""
+        one, found = row.summary(), row.false_accepts
+        low, high = one["bounds"]
+        by_word = ", ".join(f"{label} {count}" for label, count in found.hits.items() if count) or "none"
+        left_out = f", {row.left_out} left out" if row.left_out else ""
+        self._show(
+            one,
+            f"{row.name}: {found.rate:.2f} false accepts an hour [{low:.2f}–{high:.2f}] in {found.hours:.2f} hours, "
+            f"{row.recordings:,} recordings{left_out}; {found.all_hits:,} hits, {found.said:,} of them on words that "
+            f"are said; false: {by_word}",
+        )
+
+    def curve(self, name: str, condition: str, one: Curve) -> None:
+        """Misses at some rates of false accepts."""
+        rates = (10.0, 2.0, 1.0, 0.5)
+        row = {"kind": "trade-off", "negatives": name, "condition": condition, **one.summary()}
+        missed = ", ".join(f"{one.missed_at(rate):.1%} at {rate:g}" for rate in rates)
+        self._show(row, f"  one threshold for all, {condition}: missed {missed} false accepts an hour")
+
+    def complain(self, line: str) -> None:
+        """Report a recording that cannot be read."""
+        self.progress.clear()
+        print(f"circlematch: {line}", file=sys.stderr, flush=True)
+
+    def _show(self, row: dict[str, Any], text: str) -> None:
+        self.progress.clear()
+        if self.as_json:
+            print_json({"model": self.model, "threshold": self.threshold, **row})
+        else:
+            print(text, flush=True)
+
+
+def _share(row: dict[str, Any]) -> str:
+    low, high = row["bounds"]
+    return f"{row['share']:.1%} [{low:.1%}–{high:.1%}]"

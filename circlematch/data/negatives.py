@@ -1,0 +1,80 @@
+"""Recordings without keywords, of any length and format: folders of speech, noise or music, to train and measure with.
+
+A transcript tells which recordings hold a keyword all the same. It is a line `<stem> WORDS…` in a file `*.trans.txt` of
+the same folder, as LibriSpeech has it, or a file of the recording's name with the suffix .txt.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from circlematch.audio import SUFFIXES
+from circlematch.errors import DatasetError
+
+__all__ = ["Recording", "find_recordings"]
+
+WORD = re.compile(r"[\w']+")
+LIBRISPEECH = re.compile(r"(\d+)-\d+-\d+")  # speaker-chapter-utterance
+
+
+@dataclass(frozen=True)
+class Recording:
+    """A recording with the words that its transcript has, or None without one."""
+
+    path: Path
+    words: frozenset[str] | None = None
+
+    @property
+    def speaker(self) -> str:
+        """Who speaks: LibriSpeech's speaker, else the folder, in which one room or person is likely."""
+        found = LIBRISPEECH.fullmatch(self.path.stem)
+        return found[1] if found else str(self.path.parent)
+
+
+def find_recordings(paths: Sequence[Path]) -> list[Recording]:
+    """All recordings in folders, at any depth, and files that are named themselves; sorted, each once."""
+    found: dict[Path, None] = {}
+    for path in paths:
+        if path.is_dir():
+            there = [file for file in _below(path) if file.suffix.lower() in SUFFIXES]
+            if not there:
+                raise DatasetError(f"{path} holds no recordings ({', '.join(SUFFIXES)})")
+            found.update(dict.fromkeys(there))
+        elif path.is_file():
+            found[path] = None
+        else:
+            raise DatasetError(f"{path}: there is no such file or folder")
+    transcripts = _transcripts({file.parent for file in found})
+    return [Recording(file, _words_of(file, transcripts)) for file in found]
+
+
+def _below(folder: Path) -> Iterable[Path]:
+    for here, folders, files in os.walk(folder, followlinks=True):
+        folders.sort()
+        yield from (Path(here, name) for name in sorted(files))
+
+
+def _transcripts(folders: Iterable[Path]) -> dict[Path, frozenset[str]]:
+    """The words of every recording that a *.trans.txt of these folders names, by its path without suffix."""
+    out = {}
+    for folder in folders:
+        for file in folder.glob("*.trans.txt"):
+            for line in file.read_text(encoding="utf-8", errors="replace").splitlines():
+                stem, _, text = line.strip().partition(" ")
+                out[folder / stem] = _words(text)
+    return out
+
+
+def _words_of(file: Path, transcripts: dict[Path, frozenset[str]]) -> frozenset[str] | None:
+    if (words := transcripts.get(file.with_suffix(""))) is not None:
+        return words
+    text = file.with_suffix(".txt")
+    return _words(text.read_text(encoding="utf-8", errors="replace")) if text.is_file() else None
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(word.casefold() for word in WORD.findall(text))

@@ -1,0 +1,47 @@
+"""The part of a clip in which its word is spoken, found by its energy.
+
+The loudest 10 ms are inside the word. From there the word extends in both directions over everything that is loud
+enough, across gaps of up to 120 ms: the closure of a stop consonant is one, as between the p and the end of "stop".
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from circlematch.config import FRONT_END
+
+__all__ = ["active_part"]
+
+RANGE_DB = 25.0  # below the loudest frame, a frame may still belong to the word
+ABOVE_FLOOR_DB = 6.0  # or it must stand out of the background by this much
+LEAST_RANGE_DB = 8.0  # even in loud noise
+QUIET_SHARE = 0.1  # of the frames are background
+LONGEST_GAP_FRAMES = 12
+SMOOTHED_FRAMES = 3
+
+
+def active_part(samples: npt.NDArray[np.floating] | npt.NDArray[np.int16]) -> tuple[int, int]:
+    """First sample of the word, and the one after its last; the whole clip where it is silent."""
+    hop = FRONT_END.hop_samples
+    frames = np.asarray(samples[: samples.size // hop * hop], dtype=np.float64).reshape(-1, hop)
+    power = np.square(frames).mean(axis=1)
+    if not power.size or not power.max() > 0:
+        return 0, samples.size
+    smoothed = np.convolve(power, np.full(SMOOTHED_FRAMES, 1 / SMOOTHED_FRAMES), mode="same")
+    level = 10 * np.log10(smoothed + 1e-9 * power.max())
+    top, floor = float(level.max()), float(np.quantile(level, QUIET_SHARE))
+    loud = level > max(top - RANGE_DB, min(floor + ABOVE_FLOOR_DB, top - LEAST_RANGE_DB))
+    peak = int(level.argmax())
+    last = _reach(loud[peak:])
+    first = _reach(loud[peak::-1])
+    return (peak - first) * hop, (peak + last + 1) * hop
+
+
+def _reach(loud: npt.NDArray[np.bool_]) -> int:
+    """How many frames from the first on belong to the word: up to the first gap that is too long."""
+    places = np.flatnonzero(loud)
+    if not places.size:
+        return 0
+    gaps = np.flatnonzero(np.diff(places) > LONGEST_GAP_FRAMES)
+    return int(places[gaps[0]] if gaps.size else places[-1])

@@ -1,0 +1,187 @@
+"""All measurements of a model on streams, one row each: words under conditions, near-words, and negatives."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from circlematch import audio, detection
+from circlematch.config import FRONT_END
+from circlematch.data.cache import ClipSet
+from circlematch.data.negatives import Recording
+from circlematch.errors import AudioError, DatasetError
+from circlematch.measuring.det import Candidate, Curve, candidates, curve
+from circlematch.measuring.figures import FalseAccepts, Misses, Timing, false_accepts, misses, timing
+from circlematch.measuring.near_words import NEAR_WORDS
+from circlematch.measuring.negatives import Joined
+from circlematch.measuring.scenes import Conditions, Place, Scene
+from circlematch.measuring.streams import Answer, answer
+from circlematch.model import Model
+
+__all__ = ["Measurement", "NearWords", "Negatives", "Words", "conditions_of", "read_noise"]
+
+RATE = FRONT_END.sample_rate_hz
+LONGEST_NOISE_S = 3600  # of all noise recordings together, in memory
+
+Progress = Callable[[str, float], object]  # name of the row, seconds so far
+Samples = npt.NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class Words:
+    """Keywords under one condition."""
+
+    condition: str
+    misses: dict[str, Misses]  # by keyword, and "" for all
+    timing: Timing
+
+    def summary(self) -> dict[str, Any]:
+        """As plain data."""
+        per_keyword = {label: one.summary() for label, one in self.misses.items() if label}
+        everything = {**self.misses[""].summary(), "other_hits": self.misses[""].others, **self.timing.summary()}
+        return {"kind": "words", "condition": self.condition, **everything, "per_keyword": per_keyword}
+
+
+@dataclass(frozen=True)
+class NearWords:
+    """Sounds that are almost keywords; here a hit is an error."""
+
+    name: str
+    words: int
+    with_a_hit: int
+
+    def summary(self) -> dict[str, Any]:
+        """As plain data; the bounds are those of the share with a hit."""
+        hit = Misses(self.words, self.with_a_hit).summary()
+        return {
+            "kind": "near-words",
+            "name": self.name,
+            "words": self.words,
+            "with_a_hit": self.with_a_hit,
+            "share": hit["share"],
+            "bounds": hit["bounds"],
+        }
+
+
+@dataclass(frozen=True)
+class Negatives:
+    """Recordings as one stream."""
+
+    name: str
+    recordings: int
+    left_out: int
+    false_accepts: FalseAccepts
+
+    def summary(self) -> dict[str, Any]:
+        """As plain data."""
+        read = {"recordings": self.recordings, "left_out": self.left_out}
+        return {"kind": "negatives", "name": self.name, **read, **self.false_accepts.summary()}
+
+
+def conditions_of(snrs_db: Sequence[float], levels_dbfs: Sequence[float]) -> list[Conditions]:
+    """Quiet first, then noise and levels in the order given."""
+    return [
+        Conditions("quiet"),
+        *(Conditions(f"noise at {snr:g} dB", snr_db=snr) for snr in snrs_db),
+        *(Conditions(f"peaks of {level:g} dBFS", peak_dbfs=level) for level in levels_dbfs),
+    ]
+
+
+def read_noise(recordings: Sequence[Recording], seed: int = 0) -> Samples:
+    """Recordings of noise in random order, each with a mean square of one, up to an hour in all."""
+    parts: list[Samples] = []
+    length = 0
+    for number in np.random.default_rng(seed).permutation(len(recordings)):
+        try:
+            part = audio.read(recordings[number].path)[: LONGEST_NOISE_S * RATE - length]
+        except AudioError:
+            continue  # measuring as negatives names it
+        level = float(np.sqrt(np.mean(np.square(part, dtype=np.float64))))
+        if level > 0:
+            parts.append((part / level).astype(np.float32))
+            length += part.size
+        if length >= LONGEST_NOISE_S * RATE:
+            break
+    if not parts:
+        raise DatasetError("no recording of noise can be read, or all are silent")
+    return np.concatenate(parts)
+
+
+class Measurement:
+    """Measures one model; what the trade-off curves need is kept from row to row."""
+
+    def __init__(self, model: Model, threshold: float | None = None, progress: Progress | None = None) -> None:
+        self.model = model
+        self.threshold = detection.THRESHOLD if threshold is None else threshold
+        self.progress = progress
+        self.keywords = tuple(label for label in model.labels if label not in detection.BACKGROUND)
+        self._words: dict[str, tuple[list[Candidate], list[Place]]] = {}
+
+    def words(self, clips: ClipSet, conditions: Conditions, noise: Samples | None = None, seed: int = 0) -> Words:
+        """Every keyword clip of a split, at known times in a long recording."""
+        numbers = self._keyword_clips(clips)
+        labels = [self.model.labels[clips.labels[number]] for number in numbers]
+        scene = Scene(labels, lambda number: _clip(clips, int(numbers[number])), conditions, noise, seed)
+        found = self._answer(scene.blocks(), conditions.name)
+        self._words[conditions.name] = (candidates(found, self.model.labels), scene.places)
+        return Words(conditions.name, misses(found, scene.places), timing(found, scene.places))
+
+    def near_words(self, clips: ClipSet, name: str, seed: int = 0) -> NearWords:
+        """Every keyword clip of a split, changed as `near_words.NEAR_WORDS` says."""
+        numbers = self._keyword_clips(clips)
+        others = np.random.default_rng(seed).permutation(len(numbers))
+        change = NEAR_WORDS[name]
+
+        def clip(number: int) -> Samples:
+            return change(_clip(clips, int(numbers[number])), _clip(clips, int(numbers[others[number]])))
+
+        scene = Scene([""] * len(numbers), clip, Conditions(name), seed=seed)
+        found = self._answer(scene.blocks(), name)
+        starts = np.array([place.clip_start for place in scene.places])
+        middles = np.array([(report.hit.start + report.hit.end) / 2 for report in found.reports])
+        hit = np.unique(np.searchsorted(starts, middles, side="right"))
+        return NearWords(name, len(numbers), int((hit > 0).sum()))
+
+    def negatives(
+        self, name: str, recordings: Sequence[Recording], say: Callable[[str], object]
+    ) -> tuple[Negatives, dict[str, Curve]]:
+        """Recordings as one stream, and for every condition of `words` so far the trade-off with it."""
+        complaints: list[str] = []
+        joined = Joined(recordings, complaints.append)
+        found = self._answer(joined.blocks(), name)
+        for complaint in complaints:
+            say(complaint)
+        if not joined.stretches:
+            raise DatasetError(f"{name}: no recording can be read")
+        row = Negatives(
+            name,
+            len(joined.stretches),
+            len(complaints),
+            false_accepts(found, joined.stretches, self.keywords),
+        )
+        false = candidates(found, self.model.labels)
+        return row, {
+            condition: curve(right, places, false, joined.stretches)
+            for condition, (right, places) in self._words.items()
+        }
+
+    def _keyword_clips(self, clips: ClipSet) -> npt.NDArray[np.int64]:
+        wanted = [number for number, label in enumerate(self.model.labels) if label in self.keywords]
+        numbers = np.flatnonzero(np.isin(clips.labels, wanted) & (clips.rows >= 0))
+        if not numbers.size:
+            raise DatasetError(f"the split {clips.name!r} has no clip of a keyword")
+        return numbers
+
+    def _answer(self, blocks: Iterator[Samples], name: str) -> Answer:
+        progress = self.progress
+        show = None if progress is None else lambda seconds: progress(name, seconds)
+        return answer(self.model, blocks, self.threshold, show)
+
+
+def _clip(clips: ClipSet, number: int) -> Samples:
+    samples: Samples = clips.audio[clips.rows[number]].astype(np.float32) / np.float32(32768)
+    return samples
