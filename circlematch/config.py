@@ -19,6 +19,7 @@ __all__ = [
     "DISTILLATION",
     "FASTEST",
     "FRONT_END",
+    "LARGEST_BATCH",
     "OPTIMIZERS",
     "RECIPES",
     "Augmentation",
@@ -163,6 +164,7 @@ class Augmentation:
 
 
 OPTIMIZERS = ("adamw", "soap")
+LARGEST_BATCH = 65_536  # of the native step
 
 
 @dataclass(frozen=True)

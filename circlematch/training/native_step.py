@@ -12,10 +12,12 @@ import numpy as np
 import numpy.typing as npt
 
 from circlematch._engine import ffi, lib
-from circlematch.config import Network, Recipe
+from circlematch.compact import LARGEST_WIDTH, MOST_CLASSES
+from circlematch.config import LARGEST_BATCH, Network, Recipe
 from circlematch.errors import UsageError
 from circlematch.machine import usable_cores
 from circlematch.parameters import Tensors, buffer_shapes, initial_tensors, parameter_shapes
+from circlematch.threads import MOST_THREADS
 from circlematch.training.soap import Soap
 from circlematch.training.step import Batch
 
@@ -42,7 +44,10 @@ def why_not_native(network: Network, recipe: Recipe) -> str | None:
         if getattr(network, name) != getattr(fixed, name):
             return f"the engine trains networks with {name} = {getattr(fixed, name)} only, not {getattr(network, name)}"
     if lib.cm_train_size(ffi.new("cm_train_config *", _config(network, recipe, 1))) == 0:
-        return "the engine trains widths up to 1024 and up to 4096 classes, in batches of up to 65536"
+        return (
+            f"the engine trains widths up to {LARGEST_WIDTH} and up to {MOST_CLASSES} classes, in batches of up to "
+            f"{LARGEST_BATCH}"
+        )
     return None
 
 
@@ -71,7 +76,7 @@ class NativeStep:
             ) from None
         self.train = lib.cm_train_open(self.config, ffi.from_buffer(self.block))
         if self.train == ffi.NULL:
-            raise UsageError(f"the engine cannot train with {self.threads} threads; give 1 to 1024")
+            raise UsageError(f"the engine cannot train with {self.threads} threads; give 1 to {MOST_THREADS}")
         weakref.finalize(self, _close, self.train, self.block)  # the block must outlive what lies in it
         self.leader, self.team = ThreadPoolExecutor(1), ThreadPoolExecutor(max(self.threads - 1, 1))
         count, running = lib.cm_train_parameters(self.train), lib.cm_train_running(self.train)

@@ -31,7 +31,7 @@ from circlematch.compact import (
     QUAD,
     front_end_number,
 )
-from circlematch.config import FASTEST, FRONT_END, FrontEnd, Network
+from circlematch.config import FASTEST, FRONT_END, LARGEST_BATCH, FrontEnd, Network
 from circlematch.detection import BLOCK_FRAMES, SMOOTHED
 from circlematch.parameters import LIFTING_TAPS
 from circlematch.threads import MOST_THREADS
@@ -183,6 +183,7 @@ def training(front_end: FrontEnd, net: Network) -> str:
         "NORM_EPSILON": (NORM_EPSILON, "of batch norm"),
         "NORM_MOMENTUM": (NORM_MOMENTUM, "of its running statistics"),
         "MOST_THREADS": (MOST_THREADS, "of a training step"),
+        "LARGEST_BATCH": (LARGEST_BATCH, "of a training step"),
         "PATHS": (f"{comb(front_end.clip_frames, net.prototypes)}.0", "ordered paths through a window, T choose M"),
     }
     return guarded("SIZES", defines(rows))

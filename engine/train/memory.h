@@ -173,7 +173,7 @@ static void lay_out_worker(const cm_train *train, const norm *numbered, worker_s
 static int possible(const cm_train_config *config)
 {
     return config->width >= 4 && config->width % 2 == 0 && config->width <= LARGEST_WIDTH && config->classes >= 2
-        && config->classes <= MOST_CLASSES && config->batch >= 1 && config->batch <= 65536 && config->threads >= 1
+        && config->classes <= MOST_CLASSES && config->batch >= 1 && config->batch <= LARGEST_BATCH && config->threads >= 1
         && config->threads <= MOST_THREADS && config->dropout >= 0 && config->dropout < 1;
 }
 
