@@ -28,7 +28,7 @@ export OMP_NUM_THREADS ?= $(shell nproc 2>/dev/null || sysctl -n hw.ncpu)
 .DEFAULT_GOAL := help
 
 help:
-	@sed -n '3,14s/^# *//p' Makefile
+	@sed -n '3,/^$$/s/^# *//p' Makefile
 
 $(BIN)/python:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "CircleMatch needs Python 3.11 or newer: make PYTHON=python3.12 …")'

@@ -2,8 +2,8 @@
  *
  * samples -> front end -> encoder -> matching -> blocks -> readout -> detection, one frame of 10 ms at a time.
  *
- * This is the only file to compile. Define CM_COMPACT for microcontrollers: what a stream keeps for a second is then
- * stored in 8 or 16 bits.
+ * This is the only file to compile. Define CM_COMPACT for microcontrollers: a stream then stores its one-second history
+ * as 8- or 16-bit numbers.
  */
 #include "circlematch.h"
 

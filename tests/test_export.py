@@ -160,7 +160,7 @@ def test_the_self_test_sound_is_loud_and_quiet_and_its_scores_differ() -> None:
     assert np.ptp(circlematch.load("d16-gsc1").engine.clip(clip).scores) > 1
 
 
-@pytest.mark.parametrize("kind", ["c", "bundle"])
+@pytest.mark.parametrize("kind", FORMATS)
 def test_what_was_written_is_the_model_and_agrees_with_pytorch(tmp_path: Path, kind: str) -> None:
     model = circlematch.load("d16-gsc1")
     paths = export(model, kind, tmp_path / "new")

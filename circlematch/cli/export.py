@@ -13,7 +13,7 @@ from circlematch.export import FORMATS, agreement, export
 
 def add(commands: Commands) -> None:
     """Add the command and its arguments."""
-    summary = "Write a model as C source together with the C engine, or as a binary file with a manifest."
+    summary = "Write a model for other programs, in one of several formats."
     parser = add_command(commands, "export", summary, "circlematch export --to c --model d16-gsc --out firmware", run)
     titles = "; ".join(f"{kind}: {form.title}" for kind, form in FORMATS.items())
     parser.add_argument("--to", choices=tuple(FORMATS), required=True, help=f"The format ({titles}).")

@@ -18,7 +18,7 @@ from circlematch.model import Model, write_model
 def add(commands: Commands) -> None:
     """Add the command and its arguments."""
     summary = "Change the biases and the calibration of a trained model, without training."
-    example = "circlematch finish runs/d8-my_words-seed0 --data my_words --silence-bias 1.5 --out quieter.safetensors"
+    example = "circlematch finish runs/d8-my_words-seed0 --data my_words --calibrated --out calibrated.safetensors"
     parser = add_command(commands, "finish", summary, example, run)
     parser.add_argument("model", help="A released model's name, a model file or the folder of a run.")
     add_dataset(parser)

@@ -8,7 +8,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from circlematch import pretrained
+from circlematch import detection, pretrained
 from circlematch.cli.options import Commands, add_command, add_dataset, add_json, add_model, print_json, read_dataset
 from circlematch.cli.progress import Progress
 from circlematch.errors import UsageError
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 JSON = (
     "Print one JSON object per row, each on a line: kind (words, near-words, negatives or trade-off) and its figures, "
-    "with bounds of 95%."
+    "with bounds of 95%%."
 )
 
 
@@ -41,8 +41,9 @@ def add(commands: Commands) -> None:
         default=[],
         type=Path,
         metavar="PATH",
-        help="Folders or files without keywords, as one stream; may be repeated for streams of their own. A hit on a "
-        "word that is in a recording's transcript (*.trans.txt, or a .txt next to it) counts apart.",
+        help="Folders or files without keywords, joined into one stream. Repeat the option to measure several streams "
+        "separately. Hits on words in a recording's transcript (*.trans.txt, or a .txt next to it) are counted "
+        "separately.",
     )
     parser.add_argument(
         "--noise", nargs="+", default=[], type=Path, metavar="PATH", help="Folders or files of noise for --snr."
@@ -53,13 +54,23 @@ def add(commands: Commands) -> None:
         default=[],
         type=float,
         metavar="DB",
-        help="Levels of the word above the noise, over its active part.",
+        help="Also measure in noise at these signal-to-noise ratios, taken over the part of the clip where the word is "
+        "spoken; needs --noise.",
     )
     parser.add_argument(
-        "--level", nargs="+", default=[], type=float, metavar="DBFS", help="Peak levels to which words are brought."
+        "--level",
+        nargs="+",
+        default=[],
+        type=float,
+        metavar="DBFS",
+        help="Also measure with every clip scaled to these peak levels.",
     )
-    parser.add_argument("--near-words", action="store_true", help="Also measure parts of words, halves and reversals.")
-    parser.add_argument("--threshold", type=float, help="The detector's threshold. (default: the model's)")
+    parser.add_argument(
+        "--near-words",
+        action="store_true",
+        help="Also count hits on near-words: first and last parts of words, joined halves of two, and reversed words.",
+    )
+    parser.add_argument("--threshold", type=float, default=detection.THRESHOLD, help="The threshold of the detector.")
     parser.add_argument("--det", type=Path, metavar="PNG", help="Draw misses over false accepts for all thresholds.")
     parser.add_argument("--seed", type=int, default=0, help="The seed of order, pauses and noise.")
     add_json(parser, JSON)
@@ -69,7 +80,6 @@ def run(options: argparse.Namespace) -> int:
     """Measure the model and print a row for each measurement as soon as it is there."""
     from circlematch.data.cache import load_split
     from circlematch.data.negatives import find_recordings
-    from circlematch.detection import check_threshold
     from circlematch.measuring.det import draw
     from circlematch.measuring.measure import Measurement, conditions_of, read_noise
     from circlematch.measuring.near_words import NEAR_WORDS
@@ -81,8 +91,13 @@ def run(options: argparse.Namespace) -> int:
         raise UsageError("--snr needs recordings of noise; give --noise")
     if options.det and not (with_words and options.negatives):
         raise UsageError("--det needs words (--task or --data) and --negatives")
-    if options.threshold is not None:
-        check_threshold(options.threshold)
+    detection.check_threshold(options.threshold)
+    if options.seed < 0:
+        raise UsageError(f"--seed is {options.seed}; give a number of at least 0")
+    if not with_words and (options.snr or options.level or options.near_words):
+        raise UsageError("--snr, --level and --near-words need words; give --task or --data")
+    if options.noise and not options.snr:
+        raise UsageError("--noise is for --snr; give signal-to-noise ratios, such as --snr 10")
     model = pretrained.load(options.model)
     streams = [(_name(paths), find_recordings(paths)) for paths in options.negatives]
     conditions = conditions_of(options.snr, options.level)
@@ -93,7 +108,6 @@ def run(options: argparse.Namespace) -> int:
             options.threshold,
             lambda name, seconds: progress.show(f"{name}: {timedelta(seconds=round(seconds))}"),
         )
-        show = _Printer(measurement, progress, options.json)
         if with_words:
             dataset = read_dataset(options, "measure")
             if dataset.labels != model.labels:
@@ -102,11 +116,14 @@ def run(options: argparse.Namespace) -> int:
                     f"{dataset.name} has {' '.join(dataset.labels)}; give words of the model"
                 )
             clips = load_split(dataset, options.split)
+            show = _Printer(measurement, progress, options.json)
             noise = read_noise(find_recordings(options.noise), options.seed) if options.snr else None
             for condition in conditions:
                 show.words(measurement.words(clips, condition, noise, options.seed))
             for name in NEAR_WORDS if options.near_words else ():
                 show.near_words(measurement.near_words(clips, name, options.seed))
+        else:
+            show = _Printer(measurement, progress, options.json)
         for name, recordings in streams:
             row, found = measurement.negatives(name, recordings, show.complain)
             show.negatives(row)
@@ -156,20 +173,22 @@ class _Printer:
         one, found = row.summary(), row.false_accepts
         low, high = one["bounds"]
         by_word = ", ".join(f"{label} {count}" for label, count in found.hits.items() if count) or "none"
-        left_out = f", {row.left_out} left out" if row.left_out else ""
+        recordings = f"{row.recordings:,} recording{'s' if row.recordings != 1 else ''}"
+        if row.left_out:
+            recordings += f", {row.left_out} left out"
         self._show(
             one,
-            f"{row.name}: {found.rate:.2f} false accepts an hour [{low:.2f}–{high:.2f}] in {found.hours:.2f} hours, "
-            f"{row.recordings:,} recordings{left_out}; {found.all_hits:,} hits, {found.said:,} of them on words that "
-            f"are said; false: {by_word}",
+            f"{row.name}: {found.rate:.2f} false accepts an hour [{low:.2f}–{high:.2f}] in {_time(found.hours)}, "
+            f"{recordings}; {found.all_hits:,} hits, {found.said:,} of them on words that are said; false: {by_word}",
         )
 
     def curve(self, name: str, condition: str, one: Curve) -> None:
         """Misses at some rates of false accepts."""
         rates = (10.0, 2.0, 1.0, 0.5)
         row = {"kind": "trade-off", "negatives": name, "condition": condition, **one.summary()}
-        missed = ", ".join(f"{one.missed_at(rate):.1%} at {rate:g}" for rate in rates)
-        self._show(row, f"  one threshold for all, {condition}: missed {missed} false accepts an hour")
+        missed = ", ".join(f"{one.missed_at(rate):.1%} missed at {rate:g}" for rate in rates)
+        text = f"  trade-off, {condition} (one threshold for all keywords): {missed} false accepts an hour"
+        self._show(row, text)
 
     def complain(self, line: str) -> None:
         """Report a recording that cannot be read."""
@@ -182,6 +201,10 @@ class _Printer:
             print_json({"model": self.model, "threshold": self.threshold, **row})
         else:
             print(text, flush=True)
+
+
+def _time(hours: float) -> str:
+    return f"{hours:.2f} hours" if hours >= 0.1 else f"{3600 * hours:.1f} seconds"
 
 
 def _share(row: dict[str, Any]) -> str:

@@ -40,9 +40,9 @@ def _probability(text: str) -> float:
     try:
         value = float(text)
     except ValueError:
-        value = 0.0
-    if not 0 < value <= 1:
-        raise argparse.ArgumentTypeError(f"{text} is not a probability; give a number above 0 and at most 1")
+        value = -1.0
+    if not 0 <= value <= 1:
+        raise argparse.ArgumentTypeError(f"{text} is not a probability; give a number from 0 to 1")
     return value
 
 

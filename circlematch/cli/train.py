@@ -55,9 +55,9 @@ def add(commands: Commands) -> None:
         "--teacher",
         nargs="+",
         metavar="MODEL",
-        help="Larger models with the same classes to distil from: released names, files or the folders of runs. The "
-        f"targets are their mean probabilities ({DISTILLATION:.0%}%) mixed with the label, which is only smoothed with "
-        "--label-smoothing.",
+        help="Larger models with the same classes to distil from: released names, files or the folders of runs. Each "
+        f"target is {DISTILLATION:.0%}% the teachers' mean probability, and the rest the label; neither is smoothed "
+        "unless --label-smoothing is given.",
     )
     parser.add_argument("--seed", type=int, default=0, help="The seed of weights, order, shifts, noise and dropout.")
     parser.add_argument(

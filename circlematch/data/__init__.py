@@ -11,6 +11,8 @@ epoch            the clips of an epoch
 augment          shift, noise and speed of each training clip
 noise            the pool of white, recorded and synthetic noise
 synthetic_noise  random sounds that are not speech
+negatives        recordings without keywords, with their transcripts
 download         the official archives
+unpack           unpacking an archive safely
 synthetic        synthesised words, for demonstrations and tests
 """

@@ -146,5 +146,6 @@ def _check_every_word_is_trained(root: Path, labels: tuple[str, ...], train: lis
     absent = [label for index, label in enumerate(labels) if index not in trained]
     if absent:
         raise DatasetError(
-            f"{root}: split {rule}, no training speaker says {', '.join(absent)}; record more speakers of it"
+            f"{root}: with the clips split {rule}, no training speaker says {', '.join(absent)}; record "
+            "these words with more speakers"
         )

@@ -8,4 +8,5 @@ negatives   folders of recordings as one stream, with transcripts where there ar
 streams     a model's answer to a stream: window scores, hits, and when each was reported
 figures     false accepts per hour, misses, latency, errors of start and end, and their bounds
 det         misses over false accepts, for all thresholds
+measure     all of these for one model, row by row
 """

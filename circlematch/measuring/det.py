@@ -2,7 +2,8 @@
 
 A candidate is a window in which the smoothed probability of the leading keyword has a peak; of candidates within a
 second of one another only the highest counts, so a burst is one false accept at every threshold. The curve shows what
-one threshold for all keywords gives. Figures at the thresholds of a model come from its hits instead.
+one threshold for all keywords gives. It has a simpler rule for bursts than the detector, whose own hits give
+the figures at one threshold.
 """
 
 from __future__ import annotations

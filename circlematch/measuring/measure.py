@@ -114,9 +114,9 @@ def read_noise(recordings: Sequence[Recording], seed: int = 0) -> Samples:
 class Measurement:
     """Measures one model; what the trade-off curves need is kept from row to row."""
 
-    def __init__(self, model: Model, threshold: float | None = None, progress: Progress | None = None) -> None:
+    def __init__(self, model: Model, threshold: float = detection.THRESHOLD, progress: Progress | None = None) -> None:
         self.model = model
-        self.threshold = detection.THRESHOLD if threshold is None else threshold
+        self.threshold = threshold
         self.progress = progress
         self.keywords = tuple(label for label in model.labels if label not in detection.BACKGROUND)
         self._words: dict[str, tuple[list[Candidate], list[Place]]] = {}

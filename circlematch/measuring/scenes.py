@@ -15,7 +15,7 @@ from circlematch.measuring.active import active_part
 __all__ = ["Conditions", "Place", "Scene"]
 
 RATE = FRONT_END.sample_rate_hz
-SHORTEST_GAP_S, LONGEST_GAP_S = 1.0, 3.0  # between the ends of one clip and the start of the next
+SHORTEST_GAP_S, LONGEST_GAP_S = 1.0, 3.0  # between the end of one clip and the start of the next
 BED_DBFS = -70.0
 LEAD_S = 1.0  # before the first clip and after the last
 MOST_UNEVEN = 100.0  # the power of noise beside a word, relative to that under it
@@ -101,9 +101,9 @@ class Scene:
     def _noise(
         self, count: int, clip: Samples, start: int, end: int, snr_db: float, generator: np.random.Generator
     ) -> Samples:
-        """A random stretch of the noise, as loud as the ratio over the word's active part asks for.
+        """A random stretch of the noise, scaled to the signal-to-noise ratio over the word's active part.
 
-        A stretch that is almost silent under the word would be far too loud beside it, so another one is drawn.
+        A stretch that is almost silent during the word would be scaled far too loud around it, so another one is drawn.
         """
         assert self.noise is not None
         for _ in range(DRAWS):

@@ -4,6 +4,9 @@ schedule     the learning rate of each step
 step         the interface of a training step
 native_step  the C engine
 torch_step   PyTorch (the only module here that imports torch)
+targets      smoothed labels and distillation targets
+soap         the optimiser SOAP
+finish       biases and calibration after training
 checkpoint   the state of a run on disk, written atomically
 loop         epochs, validation, checkpoints
 watch        live progress, and TensorBoard where it is installed

@@ -57,7 +57,7 @@ CM_INLINE uint16_t nearest(float x)
     return (uint16_t)out.bits;
 }
 
-/* Scales sums below the 16-bit limit: rounding may add to a sum each of the nine times that it is gathered. */
+/* Keeps sums below the 16-bit limit: each of the nine additions may round up. */
 #define ROOM (32752.0f / 32768.0f)
 
 /* A curve of a finished block: four moments and the sum, in units of 2^(exponent - 15) and half of that. */

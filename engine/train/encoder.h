@@ -291,9 +291,9 @@ CM_INLINE void pointwise_pair_backward(const lanes *restrict tile, const real *r
             spread[c * TILE + j] += g[j] * w[c] + g[TILE + j] * w[C + c];
 }
 
-/* Backward pass of both: from the gradient of the bands before batch norm to `spread` = (scaled pointwise map)^T g,
- * which is the part of the activations' gradient that needs no sums over the batch; to the sums of g (D) and of g times
- * activation (D, C); and to the gradient of the band map. */
+/* Backward pass of both maps. Input: the gradient of the bands before batch norm. Outputs: `spread` = (scaled pointwise
+ * map)^T g, the part of the activations' gradient that needs no sums over the batch; the sums of g (D) and of g times
+ * activation (D, C); the gradient of the band map. */
 static void pointwise_and_bands_backward(const lanes *raw, const norm *before, const real *w, const real *shift,
                                          const real *map, int width, int dense, real slope, const lanes *bands_gradient,
                                          const real *present, lanes *restrict spread, lanes *restrict sums,

@@ -101,8 +101,8 @@ static void norm_backward(const cm_train *train, worker_state *worker, norm *n)
     norm_backward_from(n, sums, sums + n->channels);
 }
 
-/* The same for the output of a linear map. The chunks have g times input in the place of the map's gradient, and the
- * sum of g in that of the norm's bias. Writes the gradient of the norm's weight to `weight_sums`. */
+/* The same for the output of a linear map. Each chunk holds the sum of g times input where the gradient of the map
+ * will go, and the sum of g where that of the norm's bias will go. Writes the gradient of the norm's weight to `weight_sums`. */
 static void norm_backward_of_map(const cm_train *train, worker_state *worker, norm *n, int at, const real *w, int inner,
                                  double *weight_sums)
 {

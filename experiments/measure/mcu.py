@@ -299,7 +299,7 @@ def table(record: dict[str, Any]) -> str:
     row("– code", "flash_bytes", "text")
     row("– tables", "flash_bytes", "rodata")
     row("– weights", "flash_bytes", "weights")
-    row("largest score difference from this computer", "largest_score_difference", "host_float", form="{:.1g}")
+    row("largest score difference from a desktop computer", "largest_score_difference", "host_float", form="{:.1g}")
     seconds = ", ".join(
         f"{core['instructions_per_hop']['mean'] / 1e4:.1f} on a {name}" for name, core in record["cores"].items()
     )

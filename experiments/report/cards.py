@@ -267,9 +267,9 @@ def _sounds(name: str) -> list[str]:
         return []
     return [
         f"False accepts on sounds that are not speech (four folds of ESC-50 that were not used for choices):"
-        f" {found['seconds_with_a_keyword']:.2%} of {found['seconds']:,} seconds are classified as a keyword, and"
-        f" the detector reports one in {found['recordings_with_a_hit']:.2%} of {found['recordings']:,} recordings of"
-        f" five seconds, at the threshold {found['threshold']:g}.",
+        f" {found['seconds_with_a_keyword']:.2%} of {found['seconds']:,} seconds are classified as a keyword, and the"
+        f" detector reports a keyword in {found['recordings_with_a_hit']:.2%} of {found['recordings']:,} recordings"
+        f" of five seconds, at the threshold {found['threshold']:g}.",
         "",
     ]
 
