@@ -11,14 +11,13 @@ import pytest
 from runs import altered, run_of
 from test_training import quietly, same, twelve_classes
 
-import circlematch
 from circlematch.config import Finish, Network, Recipe, ablated
 from circlematch.data.cache import load_split
 from circlematch.data.dataset import Dataset
 from circlematch.data.folder import read_folder
 from circlematch.errors import UsageError
 from circlematch.model import Model, read_model
-from circlematch.training.finish import HIGHEST_TEMPERATURE, refinish, temperature_of, with_silence_bias
+from circlematch.training.finish import HIGHEST_TEMPERATURE, refinish, temperature_of
 from circlematch.training.run import Run
 
 
@@ -119,15 +118,6 @@ def test_a_finished_model_can_be_finished_again_as_if_for_the_first_time(tmp_pat
     np.testing.assert_allclose(scores_of(back, run), scores_of(model, run), atol=2e-3)
 
 
-def test_another_silence_bias_moves_the_scores_of_silence_alone(tmp_path: Path) -> None:
-    model = circlematch.load("d4-gsc")
-    clips = np.random.default_rng(0).integers(-9000, 9000, (3, 16_000)).astype(np.int16)
-    now = model.card.recipe.finish.silence_bias
-    moved = with_silence_bias(model, now + 2)
-    assert moved.card.recipe.finish.silence_bias == now + 2
-    np.testing.assert_allclose(moved.scores(clips) - model.scores(clips), [[0] * 11 + [2]] * 3, atol=1e-5)
-
-
 @pytest.mark.parametrize("ablation", ["full", "mean-pooling"])
 def test_the_silence_bias_is_added_once_after_training(tmp_path: Path, ablation: str) -> None:
     dataset = twelve_classes(tmp_path / "set")
@@ -177,5 +167,6 @@ def test_a_silence_bias_needs_a_class_silence(words: Path, tmp_path: Path) -> No
     run = run_of(dataset, Network(width=4, classes=4), recipe, 0, tmp_path / "run")
     assert run.recipe.finish.silence_bias == 0, "a recipe for any data gives no bias to a class that is not there"
     model = read_model(quietly(run).model)[0]
+    validation = load_split(dataset, "validation")
     with pytest.raises(UsageError, match="there is no class silence among kemo, lisa, moke, sali"):
-        with_silence_bias(model, 1.0)
+        refinish(model, Finish(silence_bias=1.0), np.ones(4), scores_of(model, run), validation.labels)

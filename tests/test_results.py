@@ -151,7 +151,7 @@ def test_figures_in_the_sentences_of_the_report_are_those_of_the_records(reposit
     right = {name: found["by_windows_and_threshold"]["3"] for name, found in long.items()}
     more = {name: by["0.8"]["right"] - by["0.9"]["right"] for name, by in right.items()}
     assert (
-        f"of its 700 words `d4-gsc` misses {more['d4-gsc']} more, `d8-gsc` {more['d8-gsc']}, `d16-gsc`"
+        f"of its 700 words `d4-gsc` then misses {more['d4-gsc']} more, `d8-gsc` {more['d8-gsc']}, `d16-gsc`"
         f" {more['d16-gsc']} and `d32-gsc` {more['d32-gsc']}."
     ) in text
 

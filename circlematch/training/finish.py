@@ -18,7 +18,7 @@ from circlematch.errors import UsageError
 from circlematch.model import Finished, Model
 from circlematch.parameters import Tensors
 
-__all__ = ["finish", "refinish", "silence_shift", "temperature_of", "unfinished", "with_silence_bias", "word_biases"]
+__all__ = ["finish", "refinish", "silence_shift", "temperature_of", "unfinished", "word_biases"]
 
 Scores = npt.NDArray[np.floating]
 HIGHEST_TEMPERATURE = 4.0  # a few clips that are mostly wrong say little about the right temperature
@@ -67,13 +67,6 @@ def refinish(
     raw = raw - (np.array(done.word_biases) if done.word_biases else 0.0)
     tensors, found = finish(unfinished(model), model.card.network, labels, wanted, counts, raw, truth)
     return _model(model, tensors, wanted, found)
-
-
-def with_silence_bias(model: Model, bias: float) -> Model:
-    """The same model with another silence bias; all else stays as it is."""
-    more = silence_shift(model.labels, bias - model.card.recipe.finish.silence_bias)
-    tensors = _changed(model.tensors, model.card.network, np.zeros(len(model.labels)), 1.0, more)
-    return _model(model, tensors, replace(model.card.recipe.finish, silence_bias=bias), model.card.finished)
 
 
 def _model(model: Model, tensors: Tensors, wanted: Finish, found: Finished) -> Model:
