@@ -296,7 +296,7 @@ def test_a_word_that_only_held_out_speakers_say_is_named(tmp_path: Path) -> None
     touch(tmp_path, (f"{word}/{trained}_nohash_{take}.wav" for take in range(100, 110)))  # who spoke most is trained on
     touch(tmp_path, (f"spoon/{held_out}_nohash_{take}.wav" for take in range(3)))
 
-    with pytest.raises(DatasetError, match="no training speaker says spoon; record more speakers"):
+    with pytest.raises(DatasetError, match="no training speaker says spoon; record these words with more speakers"):
         read_folder(tmp_path)
 
 
