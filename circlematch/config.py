@@ -199,13 +199,11 @@ class Recipe:
     distillation: float = 0.0  # share of the targets that teachers give; not in the paper
     unknown_share: float | None = None  # unknown words drawn anew each epoch, per keyword; None: always the same tenth
     silence_share: float | None = None  # the same for clips of silence
-    starts: int = 1  # initialisations that are tried, of which the best is trained to the end; not in the paper
-    start_epochs: int = 6  # epochs of each try, with a learning rate cycle of its own
     augmentation: Augmentation = Augmentation()
     finish: Finish = Finish()
 
     def __post_init__(self) -> None:
-        for name in ("epochs", "batch_size", "starts", "start_epochs"):
+        for name in ("epochs", "batch_size"):
             if not isinstance(getattr(self, name), int) or getattr(self, name) < 1:
                 raise UsageError(f"{name} is {getattr(self, name)}; it must be a whole number of at least 1")
         if self.optimizer not in OPTIMIZERS:
@@ -280,8 +278,6 @@ def release(width: int, classes: int) -> tuple[Network, Recipe]:
         label_smoothing=0.0,
         unknown_share=0.15,
         silence_share=0.8 if small else 0.65,
-        starts=6 if width < 8 else 4 if small else 1,
-        start_epochs=6,
         augmentation=Augmentation(
             coloured_speech=0.25, coloured_silence=0.9, speed=1.0 if width < 8 else 1.1, noise_speed=2.0
         ),

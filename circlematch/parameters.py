@@ -83,14 +83,14 @@ def parameter_count(network: Network) -> int:
     return sum(prod(shape) for shape in parameter_shapes(network).values())
 
 
-def initial_tensors(network: Network, seed: int, start: int = 0) -> Tensors:
-    """The initial weights for `seed` and `start`, the same for every training step and on every machine.
+def initial_tensors(network: Network, seed: int) -> Tensors:
+    """The initial weights for `seed`, the same for every training step and on every machine.
 
     Maps and kernels are uniform within ±1/√inputs. Prototypes have about unit length. Only their direction matters, but
     AdamW rotates short vectors faster. β starts at 1/M for each strength and 1 for the path score, plus small random
     numbers, so that strong, ordered responses raise a class's score from the start.
     """
-    generator = np.random.default_rng([seed, start])
+    generator = np.random.default_rng(seed)
     tensors: dict[str, npt.NDArray[np.float64]] = {}
     for name, shape in (parameter_shapes(network) | buffer_shapes(network)).items():
         if name.endswith(("norm.weight", "running_var")):

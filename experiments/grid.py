@@ -167,11 +167,11 @@ def expected_seconds(specification: Specification, known: Sequence[Record]) -> f
     alike = [record for record in known if record["step"] == "native" and _costs_the_same(record, specification)]
     here = [record for record in alike if record["processor"] == processor()]
     costs = [
-        record["training_seconds"] / (record["clips_per_epoch"] * epochs_of(specification_of(record).recipe))
+        record["training_seconds"] / (record["clips_per_epoch"] * specification_of(record).recipe.epochs)
         for record in here or alike
     ]
     clips = [record["clips_per_epoch"] for record in known if _draws_the_same(record, specification)]
-    return min(costs) * clips[0] * epochs_of(specification.recipe) if costs and clips else None
+    return min(costs) * clips[0] * specification.recipe.epochs if costs and clips else None
 
 
 def _costs_the_same(record: Record, specification: Specification) -> bool:
@@ -190,12 +190,6 @@ def _draws_the_same(record: Record, specification: Specification) -> bool:
         specification.recipe.unknown_share,
         specification.recipe.silence_share,
     )
-
-
-def epochs_of(recipe: Recipe) -> int:
-    """All epochs of a run, including those of its restarts."""
-    extra = recipe.starts * min(recipe.start_epochs, recipe.epochs) if recipe.starts > 1 else 0
-    return recipe.epochs + extra
 
 
 def show(grid: Grid, jobs: int) -> None:

@@ -278,11 +278,6 @@ def test_the_forecast_uses_the_fastest_similar_run_and_prefers_this_processor(
     assert grid.expected_seconds(draft, [*known, here]) == pytest.approx(900)
 
 
-@pytest.mark.parametrize(("epochs", "starts", "all_of_them"), [(100, 1, 100), (100, 4, 124), (2, 4, 10)])
-def test_the_epochs_of_restarts_count_in_the_forecast(epochs: int, starts: int, all_of_them: int) -> None:
-    assert grid.epochs_of(Recipe(epochs=epochs, starts=starts, start_epochs=6)) == all_of_them
-
-
 # ---- the command -------------------------------------------------------------------------------------------
 
 

@@ -78,11 +78,10 @@ def test_every_kept_run_belongs_to_a_grid_and_those_of_a_file_had_the_same_data(
         assert len({json.dumps([record["sizes"], record["specification"]["notes"]]) for record in kept.values()}) == 1
 
 
-def test_a_run_has_as_many_epochs_and_restarts_as_its_recipe_and_a_whole_confusion() -> None:
+def test_a_run_has_as_many_epochs_as_its_recipe_and_a_whole_confusion() -> None:
     for record in records.all_runs():
         recipe = records.specification_of(record).recipe
         assert len(record["epochs"]) == recipe.epochs
-        assert len(record["restarts"]) == (recipe.starts if recipe.starts > 1 else 0)
         for split, rows in record["confusion"].items():
             clips = sum(map(sum, rows))
             assert clips == record["sizes"][split]

@@ -10,17 +10,15 @@ import sys
 import time
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 from layouts import speech_commands, tone, write_sound
 from runs import altered, run_of
 
 import circlematch
 import circlematch.training.run as training_run
-from circlematch.config import OPTIMIZERS, Augmentation, Network, Recipe, Specification, from_dict
+from circlematch.config import Augmentation, Network, Recipe, Specification, from_dict
 from circlematch.data.augment import Augmenter
 from circlematch.data.cache import ClipSet, load_split
 from circlematch.data.dataset import Dataset
@@ -32,13 +30,11 @@ from circlematch.errors import DamagedFileError, DivergedError, UsageError
 from circlematch.files import locked
 from circlematch.model import MODEL_FILE
 from circlematch.nn import CircleMatch
-from circlematch.parameters import Tensors, initial_tensors
-from circlematch.safetensors import digest, read_safetensors
+from circlematch.parameters import Tensors
+from circlematch.safetensors import read_safetensors
 from circlematch.training.checkpoint import Epoch, read_checkpoint
 from circlematch.training.loop import TrainingSet, train
-from circlematch.training.native_step import NativeStep
 from circlematch.training.run import CHECKPOINT, Outcome, Run, perform
-from circlematch.training.starts import begin
 from circlematch.training.step import Batch, Step
 from circlematch.training.targets import smoothed
 from circlematch.training.torch_step import TorchStep
@@ -362,118 +358,6 @@ def test_a_loss_that_is_not_finite_ends_the_run_and_keeps_the_last_good_checkpoi
     with pytest.raises(DivergedError, match=r"the loss became nan in epoch 2 .* lower --peak-learning-rate"):
         train(Diverging(), recipe, material, clips, (), (), lambda history: kept.append(len(history)))
     assert kept == [0, 1]
-
-
-def test_of_several_restarts_the_one_with_the_lowest_loss_is_trained_on(words: Path, tmp_path: Path) -> None:
-    recipe = replace(RECIPE, epochs=4, starts=4, start_epochs=2)
-    said: list[str] = []
-    run = run_of(read_folder(words), Network(width=4, classes=4), recipe, 5, tmp_path / "run", step="native")
-    record = perform(run, watchers=[], say=said.append).record
-
-    clips, validation = load_split(run.dataset, "train"), load_split(run.dataset, "validation")
-    material = training_set_of(clips, run.dataset.labels, recipe, seed=5)
-
-    def trained(weights: Tensors, epochs: int) -> tuple[list[float], Tensors]:
-        step = NativeStep(run.network, recipe, 5)
-        step.restore(weights, {})
-        cycle = replace(recipe, epochs=epochs)
-        losses = [round(one.loss, 5) for one in train(step, cycle, material, validation, (), (), lambda _: None)]
-        return losses, step.weights()
-
-    alone = [trained(initial_tensors(run.network, 5, start), 2) for start in range(4)]
-    last = [losses[-1] for losses, _ in alone]
-    assert len(set(last)) == 4
-    assert last.index(min(last)) not in (0, 3)  # else the first or the last would do
-    assert [row[0] for row in record["restarts"]] == last
-    for start, loss in enumerate(last):
-        assert f"restart {start + 1} of 4: loss {loss:.4f} after 2 epochs" in said
-    went_on, weights = trained(alone[last.index(min(last))][1], 4)
-    assert [row[0] for row in record["epochs"]] == went_on
-    assert record["weights_sha256"] == digest(weights)
-    rows = (*record["restarts"], *record["epochs"])
-    assert record["training_seconds"] == pytest.approx(sum(row[2] for row in rows), abs=0.11)
-
-
-class StoppedError(Exception):
-    """Somebody stopped a run."""
-
-
-class Stop:
-    """Stops a run after a restart, in the middle of the first epoch, or at the end of that epoch."""
-
-    def __init__(self, where: str) -> None:
-        self.where = where
-
-    def __call__(self, line: str) -> None:
-        if self.where == "restart" and line.startswith("restart"):
-            raise StoppedError
-
-    def batch(self, epoch: int, done: int, of: int, loss: float) -> None:
-        if self.where == "batch":
-            raise StoppedError
-
-    def epoch(self, number: int, result: Epoch, rate: float) -> None:
-        if self.where == "epoch":
-            raise StoppedError
-
-
-@pytest.mark.parametrize("optimizer", OPTIMIZERS)
-def test_a_run_that_is_stopped_during_its_restarts_or_after_them_ends_the_same(
-    words: Path, tmp_path: Path, optimizer: str
-) -> None:
-    recipe = replace(RECIPE, epochs=4, starts=2, start_epochs=2, optimizer=optimizer)
-
-    def run(folder: str) -> Run:
-        return run_of(read_folder(words), Network(width=4, classes=4), recipe, 5, tmp_path / folder, step="native")
-
-    whole = perform(run("whole"), watchers=[], say=lambda _: None).record
-    for where, begun_again in (("restart", 2), ("batch", 0), ("epoch", 0)):
-        stop = Stop(where)
-        with pytest.raises(StoppedError):
-            perform(run(where), watchers=[stop], say=stop)
-        said: list[str] = []
-        record = perform(run(where), resume=True, watchers=[], say=said.append).record
-        assert sum("restart" in line for line in said) == begun_again
-        assert record["weights_sha256"] == whole["weights_sha256"]
-        assert [row[0] for row in record["restarts"]] == [row[0] for row in whole["restarts"]]
-
-
-class OftenDiverging(Recorder):
-    """A step that diverges in its first batch after every restore but the ones named."""
-
-    def __init__(self, good: dict[int, float]) -> None:
-        super().__init__()
-        self.good, self.begun = good, 0
-
-    def restore(self, weights: Tensors, state: dict[str, npt.NDArray[Any]]) -> None:
-        self.begun += 1
-        self.restored = weights
-
-    def weights(self) -> Tensors:
-        return {"begun": np.array([self.begun], dtype=np.float32)}
-
-    def learn(self, batch: Batch, learning_rate: float) -> float:
-        return self.good.get(self.begun, float("nan"))
-
-
-def test_a_restart_that_diverges_loses_and_where_all_do_the_run_ends() -> None:
-    clips = numbered(64)
-    recipe = Recipe(epochs=1, batch_size=32, starts=4, start_epochs=6)
-    material = training_set_of(clips, ("a", "b"), recipe)
-
-    def tried(step: OftenDiverging) -> tuple[list[float], list[str]]:
-        said: list[str] = []
-        starts = begin(step, Network(width=4, classes=2), recipe, material, clips, said.append)
-        return [start.loss for start in starts], said
-
-    step = OftenDiverging({2: 3.0, 3: 2.0})
-    losses, said = tried(step)
-    assert step.restored == {"begun": np.array([3])}
-    assert losses == [float("inf"), 3.0, 2.0, float("inf")]
-    assert said[0] == "restart 1 of 4: diverged"
-    assert said[1] == "restart 2 of 4: loss 3.0000 after 1 epochs"  # no longer than the run itself
-    with pytest.raises(DivergedError):
-        tried(OftenDiverging({}))
 
 
 def test_a_record_has_null_for_a_loss_that_is_not_finite() -> None:

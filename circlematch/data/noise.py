@@ -23,7 +23,6 @@ __all__ = ["NoisePool", "make_pool"]
 WHITE_SAMPLES = 2**18  # sixteen seconds, which fit into a processor cache
 PIECE_SAMPLES = 2**21  # two minutes of synthetic noise
 PIECES = 8  # in the pool at a time
-KEPT_PIECES = 2 * PIECES  # in memory, for restarts, which repeat the first epochs
 CLIP = FRONT_END.clip_samples
 
 Samples = npt.NDArray[np.float32]
@@ -35,7 +34,7 @@ class SyntheticPieces:
     def __init__(self, seed: int, recordings: Sequence[Samples], to: Samples) -> None:
         self.places = to.reshape(PIECES, PIECE_SAMPLES)
         self.loaded = [-1] * PIECES
-        self._piece = lru_cache(KEPT_PIECES)(
+        self._piece = lru_cache(PIECES)(
             lambda number: synthetic_noise(np.random.default_rng([seed, number]), PIECE_SAMPLES, recordings)
         )
 

@@ -19,7 +19,7 @@ from circlematch.parameters import Tensors
 
 __all__ = ["Checkpoint", "Epoch", "read_checkpoint", "write_checkpoint"]
 
-HISTORY, STARTS = "history", "starts"
+HISTORY = "history"
 
 
 @dataclass(frozen=True)
@@ -39,12 +39,11 @@ class Checkpoint:
     weights: Tensors
     state: dict[str, npt.NDArray[Any]]
     history: tuple[Epoch, ...]
-    starts: tuple[Epoch, ...] = ()  # the last epoch of each start, where the recipe has several
 
 
 def write_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
     """Replace the checkpoint in one step: a crash leaves the old one or the new one, never a part."""
-    extra = {**checkpoint.state, HISTORY: _table(checkpoint.history), STARTS: _table(checkpoint.starts)}
+    extra = {**checkpoint.state, HISTORY: _table(checkpoint.history)}
     write_model(path, checkpoint.card, checkpoint.weights, extra)
 
 
@@ -59,7 +58,6 @@ def read_checkpoint(path: Path) -> Checkpoint:
     if HISTORY not in extra:
         raise DamagedFileError(f"{path} is a finished model, not a checkpoint; a run cannot be resumed from it")
     history = tuple(Epoch(*map(float, row)) for row in extra.pop(HISTORY))
-    starts = tuple(Epoch(*map(float, row)) for row in extra.pop(STARTS, ()))
     if len(history) != model.card.epochs:
         raise DamagedFileError(f"{path} is damaged: {len(history)} epochs of history after {model.card.epochs}")
-    return Checkpoint(model.card, model.tensors, extra, history, starts)
+    return Checkpoint(model.card, model.tensors, extra, history)

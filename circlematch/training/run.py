@@ -36,7 +36,6 @@ from circlematch.training.finish import finish
 from circlematch.training.loop import TrainingSet, train
 from circlematch.training.native_step import NativeStep, why_not_native
 from circlematch.training.plan import RECORD, Plan, check_same
-from circlematch.training.starts import begin
 from circlematch.training.step import Step, Targets
 from circlematch.training.targets import smoothed, with_distillation
 from circlematch.training.watch import Terminal, Watcher, tensorboard_if_installed
@@ -113,23 +112,19 @@ def _perform(run: Run, resume: bool, watchers: Sequence[Watcher] | None, say: Ca
     material = TrainingSet(training, sampler, augmenter, _targets(run, training), run.recipe.batch_size, run.seed)
 
     history = checkpoint.history if checkpoint is not None else ()
-    starts = checkpoint.starts if checkpoint is not None else ()
 
     def keep(history: Sequence[Epoch]) -> None:
         card = replace(_card(run), epochs=len(history), accuracy=_validation_of(history))
-        here = Checkpoint(card, step.weights(), step.state(), tuple(history), starts)
+        here = Checkpoint(card, step.weights(), step.state(), tuple(history))
         write_checkpoint(run.folder / CHECKPOINT, here)
 
-    if run.recipe.starts > 1 and not starts:
-        keep(())  # so that a run that is stopped during its restarts can be resumed
-        starts = begin(step, run.network, run.recipe, material, validation, say)
     if watchers is None:  # only now, for their clocks run
         watchers = [Terminal(run.recipe.epochs), *tensorboard_if_installed(run.folder / "tensorboard")]
     epochs = train(step, run.recipe, material, validation, history, watchers, keep)
     finished = _finish(run, step, training.labels[sampler.always], validation)
     if run.recipe.finish.calibrated:
         say(f"calibrated: all scores divided by {finished.temperature:.2f}")
-    return _conclude(run, step, epochs, starts, finished, material, {"train": training, "validation": validation})
+    return _conclude(run, step, epochs, finished, material, {"train": training, "validation": validation})
 
 
 def _targets(run: Run, clips: ClipSet) -> Targets:
@@ -197,7 +192,6 @@ def _conclude(
     run: Run,
     step: Step,
     epochs: list[Epoch],
-    starts: Sequence[Epoch],
     finished: Finished,
     material: TrainingSet,
     loaded: dict[str, ClipSet],
@@ -221,7 +215,6 @@ def _conclude(
         "accuracy": accuracy,
         "confusion": {split: report.confusion.tolist() for split, report in reports.items()},
         "epochs": _rows(epochs),
-        "restarts": _rows(starts),
         "finished": asdict(finished),
         "parameters": card.parameters,
         "weights_sha256": weights_sha256,
@@ -229,7 +222,7 @@ def _conclude(
         "threads": threads_of(step),
         "peak_resident_mib": peak_resident_mib(),
         "processor": processor(),
-        "training_seconds": round(sum(epoch.seconds for epoch in (*starts, *epochs)), 1),
+        "training_seconds": round(sum(epoch.seconds for epoch in epochs), 1),
         "versions": versions(),
         "commit": card.commit,
     }
