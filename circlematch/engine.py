@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from circlematch._engine import ffi, lib
 from circlematch.config import FRONT_END
-from circlematch.errors import UsageError
+from circlematch.errors import DamagedFileError, UsageError
 from circlematch.threads import in_slices
 
 __all__ = ["Answer", "Engine", "RawHit", "Stream"]
@@ -47,7 +47,8 @@ class Engine:
         self._bytes = np.frombuffer(data, dtype=np.uint8).copy()  # must stay in place while the model is in use
         self.model = ffi.new("cm_model *")
         status = lib.cm_model_open(self.model, ffi.from_buffer(self._bytes), len(data))
-        assert status == lib.CM_OK, f"cm_model_open returned {status}"
+        if status != lib.CM_OK:
+            raise DamagedFileError(f"the engine refuses the model: cm_model_open returned {status}")
         self.classes, self.width = int(self.model.classes), int(self.model.width)
 
     def clip(self, samples: Samples) -> Answer:
@@ -112,7 +113,8 @@ class Stream:
         given = engine.model.threshold if threshold is None else threshold
         place, options = ffi.new("cm_stream **"), ffi.new("cm_options *", (given, every_frame))
         status = lib.cm_stream_open(place, engine.model, ffi.from_buffer(self._memory), self._memory.size, options)
-        assert status == lib.CM_OK, f"cm_stream_open returned {status}"
+        if status != lib.CM_OK:
+            raise UsageError(f"the engine refuses the options of a stream: cm_stream_open returned {status}")
         self.pointer: Any = place[0]
         self._hit = ffi.new("cm_hit *")
         self._seen = -1  # the last frame of the newest window that `each` was called for

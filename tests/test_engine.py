@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -355,3 +356,18 @@ def test_the_logarithm_keeps_its_stated_error_bound(repository: Path, tmp_path: 
     subprocess.run([*build, "-o", str(program), "-lm"], check=True)
     worst = float(subprocess.run([str(program)], check=True, capture_output=True, text=True).stdout)
     assert 0 < worst <= 2e-7
+
+
+def test_what_the_engine_refuses_is_an_error_of_ours_without_asserts_too() -> None:
+    code = (
+        "from circlematch.engine import Engine, Stream; from circlematch.errors import CircleMatchError\n"
+        "import circlematch\n"
+        "model = circlematch.load('d4-gsc')\n"
+        "for make in (lambda: Engine(model.compact[:-4]), lambda: Stream(model.engine, threshold=2.0)):\n"
+        "    try:\n        make()\n    except CircleMatchError as error:\n        print(error)\n"
+    )
+    done = subprocess.run([sys.executable, "-O", "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines() == [
+        "the engine refuses the model: cm_model_open returned -2",
+        "the engine refuses the options of a stream: cm_stream_open returned -9",
+    ]

@@ -24,8 +24,9 @@ def test_slices_cover_every_item_once_in_whole_groups(count: int, threads: int, 
 
 
 def test_slices_run_at_the_same_time() -> None:
-    together = threading.Barrier(3, timeout=30)
-    in_slices(lambda _: together.wait(), 6, threads=3)
+    together, met = threading.Barrier(3, timeout=30), []
+    in_slices(lambda _: met.append(together.wait()), 6, threads=3)
+    assert sorted(met) == [0, 1, 2]
 
 
 def test_an_error_in_a_slice_is_raised() -> None:
