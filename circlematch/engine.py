@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from circlematch._engine import ffi, lib
 from circlematch.config import FRONT_END
+from circlematch.detection import BLOCK_FRAMES
 from circlematch.errors import DamagedFileError, UsageError
 from circlematch.threads import in_slices
 
@@ -84,6 +85,14 @@ class Engine:
 
         in_slices(run, len(wanted), threads)
         return out
+
+    def window_scores(self, samples: npt.NDArray[np.int16]) -> npt.NDArray[np.float32]:
+        """Scores z of the windows that a recording at 16 kHz completes, one each 100 ms: (W, K)."""
+        stream, most = Stream(self), max(samples.size // (BLOCK_FRAMES * FRONT_END.hop_samples), 1)
+        out = np.empty((most, self.classes), dtype=np.float32)
+        given = ffi.from_buffer("int16_t[]", np.ascontiguousarray(samples))
+        to = ffi.from_buffer("float[]", out, require_writable=True)
+        return out[: lib.cm_window_scores(stream.pointer, given, samples.size, most, to)]
 
     def unit_frames(self, pictures: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
         """ĥ of Eq. (2) for log-mel spectrograms (B, F, T): (B, T, D). With mean pooling, the features."""

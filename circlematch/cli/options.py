@@ -107,7 +107,7 @@ def source_of(options: argparse.Namespace, parser_name: str) -> Source:
     if options.data is not None and is_address(options.data):
         raise UsageError("--data is a web address; download the data and give its folder")
     data = options.data or Path(os.environ.get("CIRCLEMATCH_DATA") or DEFAULT_DATA)
-    return Source(options.task, data, options.archive)
+    return Source(options.task, data, options.archive, tuple(getattr(options, "negatives", None) or ()))
 
 
 def read_dataset(options: argparse.Namespace, parser_name: str) -> Dataset:

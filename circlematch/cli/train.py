@@ -9,7 +9,7 @@ from pathlib import Path
 from statistics import mean, stdev
 
 from circlematch.cli.options import Commands, add_command, add_dataset, add_json, print_json, source_of
-from circlematch.config import ABLATIONS, DISTILLATION, RECIPES, ablated, distilled
+from circlematch.config import ABLATIONS, DISTILLATION, NEGATIVES, RECIPES, Negatives, Recipe, ablated, distilled
 from circlematch.data.dataset import Dataset
 from circlematch.errors import UsageError
 from circlematch.model import Model
@@ -58,6 +58,19 @@ def add(commands: Commands) -> None:
         help="Larger models with the same classes to distil from: released names, files or the folders of runs. Each "
         f"target is {DISTILLATION:.0%}% the teachers' mean probability, and the rest the label; neither is smoothed "
         "unless --label-smoothing is given.",
+    )
+    parser.add_argument(
+        "--negatives",
+        type=Path,
+        nargs="+",
+        metavar="DIR",
+        help="Recordings without keywords, of any length and format, or folders of them: speech, music, noise. Windows "
+        f"of them make up {NEGATIVES.share:.0%}% of the training clips, unless --negative-share is given.",
+    )
+    parser.add_argument(
+        "--negative-share",
+        type=float,
+        help="The share of the training clips that are windows of --negatives, at least 0 and below 1.",
     )
     parser.add_argument("--seed", type=int, default=0, help="The seed of weights, order, shifts, noise and dropout.")
     parser.add_argument(
@@ -217,10 +230,20 @@ def _plan(options: argparse.Namespace, dataset: Dataset, teachers: tuple[Model, 
     if "dropout" in given:
         network = replace(network, dropout=given.pop("dropout"))
     network = ablated(network, options.ablation)
-    recipe = replace(distilled(recipe) if teachers else recipe, **given)
+    recipe = replace(distilled(recipe) if teachers else recipe, **given, negatives=_negatives(options, recipe))
     specification = specify(dataset, network, recipe, seed, teachers)
     source = source_of(options, "train")
     return Plan(specification, source, _teacher_names(options), options.step, options.threads)
+
+
+def _negatives(options: argparse.Namespace, recipe: Recipe) -> Negatives:
+    """How the recipe uses --negatives: as it says itself, or as the released models do."""
+    if not options.negatives:
+        if options.negative_share is not None:
+            raise UsageError("--negative-share goes with --negatives; give the folder of recordings without keywords")
+        return Negatives()
+    wanted = recipe.negatives if recipe.negatives.share > 0 else NEGATIVES
+    return wanted if options.negative_share is None else replace(wanted, share=options.negative_share)
 
 
 def _sizes(sizes: dict[str, int]) -> str:

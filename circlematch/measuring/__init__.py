@@ -1,7 +1,6 @@
 """Measuring a model on streams, as it will be used: words in long recordings, and recordings without keywords.
 
 bounds      confidence bounds of rates and shares
-active      the part of a clip in which its word is spoken
 scenes      clips at known times in a long recording, over a bed, with noise, at a level
 near_words  first and last parts, joined halves and reversed words: what is almost a keyword
 negatives   folders of recordings as one stream, with transcripts where there are any

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from circlematch.config import FRONT_END
-from circlematch.measuring.active import active_part
+from circlematch.data.active import active_part
 
 __all__ = ["NEAR_WORDS", "first_part", "joined", "last_part", "reversed_word"]
 

@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from circlematch.config import FRONT_END
+from circlematch.data.active import active_part
 from circlematch.errors import UsageError
-from circlematch.measuring.active import active_part
 
 __all__ = ["Conditions", "Place", "Scene"]
 

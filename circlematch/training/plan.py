@@ -108,6 +108,7 @@ def _to_plain(plan: Plan) -> dict[str, Any]:
             "task": source.task,
             "data": str(source.data.absolute()),
             "archive": str(source.archive.absolute()) if source.archive else None,
+            "negatives": [str(path.absolute()) for path in source.negatives],
         },
         "teachers": list(plan.teachers),
         "step": plan.step,
@@ -119,7 +120,12 @@ def _from_plain(plain: dict[str, Any]) -> Plan:
     place = plain["source"]
     return Plan(
         from_dict(Specification, plain["specification"]),
-        Source(place["task"], Path(place["data"]), Path(place["archive"]) if place["archive"] else None),
+        Source(
+            place["task"],
+            Path(place["data"]),
+            Path(place["archive"]) if place["archive"] else None,
+            tuple(Path(path) for path in place["negatives"]),
+        ),
         tuple(plain["teachers"]),
         plain["step"],
         plain["threads"],
