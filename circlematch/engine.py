@@ -113,8 +113,10 @@ class Stream:
         given = engine.model.threshold if threshold is None else threshold
         place, options = ffi.new("cm_stream **"), ffi.new("cm_options *", (given, every_frame))
         status = lib.cm_stream_open(place, engine.model, ffi.from_buffer(self._memory), self._memory.size, options)
+        if status == lib.CM_ERROR_OPTION:
+            raise UsageError(f"threshold is {given}; it is a probability, from 0 to 1")
         if status != lib.CM_OK:
-            raise UsageError(f"the engine refuses the options of a stream: cm_stream_open returned {status}")
+            raise UsageError(f"the engine refuses to open a stream: cm_stream_open returned {status}")
         self.pointer: Any = place[0]
         self._hit = ffi.new("cm_hit *")
         self._seen = -1  # the last frame of the newest window that `each` was called for

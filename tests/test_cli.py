@@ -231,8 +231,8 @@ def test_data_make_shows_progress_on_a_terminal(tmp_path: Path, monkeypatch: pyt
         def isatty(self) -> bool:
             return True
 
-    monkeypatch.setattr("circlematch.cli.progress.PATIENCE_S", 0)
-    monkeypatch.setattr("circlematch.cli.progress.REDRAW_S", 0)
+    monkeypatch.setattr("circlematch.cli.options.PATIENCE_S", 0)
+    monkeypatch.setattr("circlematch.cli.options.REDRAW_S", 0)
     monkeypatch.setattr(sys, "stderr", terminal := Terminal())
     assert main(["data", "make", str(tmp_path / "made"), "--speakers", "3", "--takes", "1"]) == 0
     assert "12 of 18 recordings" in terminal.getvalue()

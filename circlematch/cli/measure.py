@@ -8,10 +8,19 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from circlematch import detection, pretrained
-from circlematch.cli.options import Commands, add_command, add_dataset, add_json, add_model, print_json, read_dataset
-from circlematch.cli.progress import Progress
+from circlematch import detection
+from circlematch.cli.options import (
+    Commands,
+    Progress,
+    add_command,
+    add_dataset,
+    add_json,
+    add_model,
+    print_json,
+    read_dataset,
+)
 from circlematch.errors import UsageError
+from circlematch.model import load
 
 if TYPE_CHECKING:
     from circlematch.measuring.det import Curve
@@ -98,7 +107,7 @@ def run(options: argparse.Namespace) -> int:
         raise UsageError("--snr, --level and --near-words need words; give --task or --data")
     if options.noise and not options.snr:
         raise UsageError("--noise is for --snr; give signal-to-noise ratios, such as --snr 10")
-    model = pretrained.load(options.model)
+    model = load(options.model)
     streams = [(_name(paths), find_recordings(paths)) for paths in options.negatives]
     conditions = conditions_of(options.snr, options.level)
     curves: dict[str, Curve] = {}

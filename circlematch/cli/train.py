@@ -12,8 +12,7 @@ from circlematch.cli.options import Commands, add_command, add_dataset, add_json
 from circlematch.config import ABLATIONS, DISTILLATION, RECIPES, ablated, distilled
 from circlematch.data.dataset import Dataset
 from circlematch.errors import UsageError
-from circlematch.model import Model
-from circlematch.pretrained import load
+from circlematch.model import Model, load
 from circlematch.threads import MOST_THREADS
 from circlematch.training import STEPS
 from circlematch.training.plan import RECORD, Plan, check_same, ensure_plan, read_plan, specify, write_plan
