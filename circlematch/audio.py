@@ -29,7 +29,7 @@ SUFFIXES = (".wav", ".flac", ".ogg", ".opus", ".mp3")
 TYPES = ("f2", "f4", "f8", "f16", "i2", "i4", "u1")  # in either byte order
 SHORTEST_MS = 50  # five frames: the least that five ordered prototypes can fill
 BLOCK_SAMPLES = 2**16  # of all channels together: 256 KiB
-UNKNOWN_LENGTH = 2**63 - 1  # frames, in libsndfile, if the header of a FLAC file has no length
+UNKNOWN_LENGTH = 2**63 - 1  # the frames that libsndfile reports if the header of a FLAC file has no length
 
 Samples = npt.NDArray[np.float32]
 Progress = Callable[[float, float | None], object]
@@ -100,7 +100,7 @@ def _seconds(sound: Any) -> float | None:
 
 
 class _FromBeginningToEnd(soundfile.SoundFile):  # type: ignore[misc]  # soundfile has no types
-    """A file in which soundfile never seeks. Otherwise it seeks after every read, which fails in a cut FLAC file."""
+    """A file in which soundfile never seeks. It would seek after every read, which fails in a cut FLAC file."""
 
     def seekable(self) -> bool:
         return False

@@ -38,7 +38,7 @@ __all__ = [
 
 @dataclass(frozen=True)
 class FrontEnd:
-    """From samples to a log-mel picture, Section 4.1."""
+    """From samples to a log-mel spectrogram, Section 4.1."""
 
     sample_rate_hz: int = 16_000
     clip_ms: int = 1_000
@@ -145,7 +145,7 @@ class Augmentation:
     quietest_noise_dbfs: float = -90.0
     loudest_noise_dbfs: float = -46.0
     coloured_speech: float = 0.0  # share of spoken clips with recorded or synthetic noise; not in the paper
-    coloured_silence: float = 0.0  # share of silence clips that are such noise; not in the paper
+    coloured_silence: float = 0.0  # share of silence clips that consist of such noise; not in the paper
     quietest_coloured_dbfs: float = -70.0
     loudest_coloured_dbfs: float = -30.0  # behind speech
     loudest_silence_dbfs: float = -10.0  # noise alone
@@ -171,7 +171,7 @@ LARGEST_BATCH = 65_536  # of the native step
 class Finish:
     """What is changed after training: biases and one gain, nothing else. Not in the paper."""
 
-    even_words: bool = False  # biases that make all keywords equally likely, however many recordings each had
+    even_words: bool = False  # biases that make all keywords equally likely, even if some had more recordings
     calibrated: bool = False  # then scores are divided by a temperature that is fitted on validation
     silence_bias: float = 0.0  # then this is added to the bias of silence
 
@@ -196,7 +196,7 @@ class Recipe:
     beta2: float = 0.999
     epsilon: float = 1e-8
     label_smoothing: float = 0.05
-    distillation: float = 0.0  # share of the targets that teachers give; not in the paper
+    distillation: float = 0.0  # weight of the teachers' probabilities in the targets; not in the paper
     unknown_share: float | None = None  # unknown words drawn anew each epoch, per keyword; None: always the same tenth
     silence_share: float | None = None  # the same for clips of silence
     augmentation: Augmentation = Augmentation()
@@ -286,7 +286,7 @@ def release(width: int, classes: int) -> tuple[Network, Recipe]:
     return Network(width=width, classes=classes, dropout=0.0), recipe
 
 
-DISTILLATION = 0.9  # share of the targets that teachers give; docs/release.md
+DISTILLATION = 0.9  # weight of the teachers' probabilities in the targets; docs/release.md
 
 
 def distilled(recipe: Recipe) -> Recipe:

@@ -35,7 +35,7 @@ METADATA_KEY = "circlematch"
 
 @dataclass(frozen=True)
 class Finished:
-    """The numbers that finishing applied (circlematch.training.finish). It can be undone and repeated with them."""
+    """The numbers that finishing applied (circlematch.training.finish), so that it can be undone and repeated."""
 
     word_biases: tuple[float, ...] = ()  # added to the classes' biases; empty if they were not balanced
     temperature: float = 1.0  # by which all scores were then divided
@@ -102,7 +102,7 @@ class Card:
             raise UsageError(f"its format is {found}, this version of circlematch reads {FORMAT}")
         specification = from_dict(Specification, values.pop("specification"))
         if values.pop("name") != specification.name:
-            raise UsageError("its name does not fit its specification")
+            raise UsageError("its name does not match its specification")
         finished = dict(values.pop("finished"))
         return cls(
             specification,

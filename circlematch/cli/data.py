@@ -1,4 +1,4 @@
-"""`circlematch data`: download the official archives, synthesise words, show a dataset."""
+"""`circlematch data`: download the official archives, synthesise words, make the composite, show a dataset."""
 
 from __future__ import annotations
 
@@ -52,12 +52,12 @@ def add(commands: Commands) -> None:
     add_dataset(show)
     add_json(show)
     example = "circlematch data composite --data data --out data"
-    purpose = "Lay out the composite of both versions of Speech Commands, as links."
+    purpose = "Make the composite of both versions of Speech Commands, out of links."
     composite = add_command(inner, "composite", purpose, example, run_composite)
     composite.add_argument(
         "--data", type=Path, required=True, help="The folder of speech_commands_v0.01 and speech_commands_v0.02."
     )
-    composite.add_argument("--out", type=Path, required=True, help="The folder to put it in; may be the same.")
+    composite.add_argument("--out", type=Path, required=True, help="The folder to make it in; it may be the same one.")
     add_json(composite)
 
 
@@ -99,7 +99,7 @@ def run_make(options: argparse.Namespace) -> int:
 
 
 def run_composite(options: argparse.Namespace) -> int:
-    """Lay out the composite."""
+    """Make the composite."""
     from circlematch.data.composite import NEWER_WORDS, lay_out
 
     folder = lay_out(options.data, options.out)

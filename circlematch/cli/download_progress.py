@@ -16,7 +16,7 @@ __all__ = ["download_progress"]
 
 BAR_CHARACTERS = 10  # with it, the longest line just fits into 80 columns
 MEGABYTE = 1_000_000
-LINE_EVERY_MB = 100  # in a log, if the total is not known
+LINE_EVERY_MB = 100  # in a log, if the total is unknown
 
 
 @contextmanager
@@ -65,7 +65,7 @@ class _Bar:
         fresh = stage != self.stage
         if fresh:
             self.line.end()
-        # The rate counts from here: bytes of an earlier call, or bytes that are sent again, are not part of it.
+        # The rate is measured from here: it leaves out bytes of an earlier call, and bytes that are sent again.
         if fresh or done < self.began_bytes:
             self.stage, self.began_s, self.began_bytes = stage, now_s, done
         if fresh or done == total or now_s - self.drawn_s >= REDRAW_S:

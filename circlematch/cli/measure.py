@@ -80,8 +80,10 @@ def add(commands: Commands) -> None:
         help="Also count hits on near-words: first and last parts of words, joined halves of two, and reversed words.",
     )
     parser.add_argument("--threshold", type=float, default=detection.THRESHOLD, help="The threshold of the detector.")
-    parser.add_argument("--det", type=Path, metavar="PNG", help="Draw misses over false accepts for all thresholds.")
-    parser.add_argument("--seed", type=int, default=0, help="The seed of order, pauses and noise.")
+    parser.add_argument(
+        "--det", type=Path, metavar="PNG", help="Draw misses against false accepts, for all thresholds."
+    )
+    parser.add_argument("--seed", type=int, default=0, help="The seed of the clips' order, the pauses and the noise.")
     add_json(parser, JSON)
 
 
@@ -173,12 +175,12 @@ class _Printer:
         self._show(one, f"{text}; most often missed: {worst}, {row.misses[worst].share:.1%}")
 
     def near_words(self, row: NearWords) -> None:
-        """How many have a hit."""
+        """How many near-words have a hit."""
         one = row.summary()
         self._show(one, f"{row.name}: {_share(one)} of {row.words:,} have a hit")
 
     def negatives(self, row: Negatives) -> None:
-        """False accepts an hour, in all and by keyword."""
+        """False accepts per hour, in total and by keyword."""
         one, found = row.summary(), row.false_accepts
         low, high = one["bounds"]
         by_word = ", ".join(f"{label} {count}" for label, count in found.hits.items() if count) or "none"
@@ -188,11 +190,12 @@ class _Printer:
         self._show(
             one,
             f"{row.name}: {found.rate:.2f} false accepts an hour [{low:.2f}–{high:.2f}] in {_time(found.hours)}, "
-            f"{recordings}; {found.all_hits:,} hits, {found.said:,} of them on words that are said; false: {by_word}",
+            f"{recordings}; {found.all_hits:,} hits, {found.said:,} of them on words in the transcripts; "
+            f"false accepts by keyword: {by_word}",
         )
 
     def curve(self, name: str, condition: str, one: Curve) -> None:
-        """Misses at some rates of false accepts."""
+        """The misses at four rates of false accepts."""
         rates = (10.0, 2.0, 1.0, 0.5)
         row = {"kind": "trade-off", "negatives": name, "condition": condition, **one.summary()}
         missed = ", ".join(f"{one.missed_at(rate):.1%} missed at {rate:g}" for rate in rates)

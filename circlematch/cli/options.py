@@ -33,10 +33,10 @@ Commands = Any  # argparse's class for subparsers is private
 
 
 class _Help(argparse.ArgumentDefaultsHelpFormatter, argparse.RawDescriptionHelpFormatter):
-    """Shows defaults that are values, and does not wrap what stands below the options."""
+    """Shows the defaults that are values, and keeps the line breaks of the text below the options."""
 
     def _get_help_string(self, action: argparse.Action) -> str | None:
-        shown = action.default is not None and action.default is not False
+        shown = action.default not in (None, False, [])
         return super()._get_help_string(action) if shown else action.help
 
 
@@ -103,7 +103,7 @@ def add_dataset(parser: argparse.ArgumentParser) -> None:
 
 
 def source_of(options: argparse.Namespace, parser_name: str) -> Source:
-    """The place of the dataset that the arguments name; nothing is read yet."""
+    """Where the dataset of the arguments is; nothing is read yet."""
     if options.task is None and options.data is None:
         raise UsageError(
             f"give --task ({', '.join(TASKS)}) or --data FOLDER with one subfolder per word "

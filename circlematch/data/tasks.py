@@ -108,7 +108,7 @@ TASKS: dict[str, Task] = {
 
 @dataclass(frozen=True)
 class Source:
-    """Where a dataset is read from: a task's name or none for a folder of words, the data, and Google's archive."""
+    """Where a dataset is: its task (None for a folder of words), the folder of its data, and Google's archive."""
 
     task: str | None
     data: Path

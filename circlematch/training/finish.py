@@ -105,8 +105,8 @@ def silence_shift(labels: tuple[str, ...], bias: float) -> npt.NDArray[np.float6
 def word_biases(counts: npt.NDArray[np.int64], labels: tuple[str, ...]) -> npt.NDArray[np.float64]:
     """Biases that compensate for keywords with more or fewer recordings than the mean: (K,).
 
-    A network that was trained on twice as many recordings of one keyword has learned to expect it twice as often;
-    log 2 on the bias of the other compensates for it.
+    A network that was trained on twice as many recordings of one keyword as of another has learned to expect it twice
+    as often. Adding log 2 to the bias of the other keyword compensates for it.
     """
     out = np.zeros(len(labels))
     words = [number for number, label in enumerate(labels) if label not in (UNKNOWN, SILENCE)]

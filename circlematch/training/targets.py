@@ -35,10 +35,10 @@ def smoothed(labels: npt.NDArray[np.int64], classes: int, smoothing: float) -> T
 
 
 def with_distillation(targets: Targets, clips: ClipSet, teachers: Sequence[Model], recipe: Recipe) -> Targets:
-    """Targets of which `recipe.distillation` is the teachers' mean probability, smoothed like the labels.
+    """Mix the teachers' mean probabilities, smoothed like the labels, into the targets: `recipe.distillation` of each.
 
-    Clips of silence keep their labels: their sound is only made during training. A teacher's silence bias is removed
-    first, for the student gets a silence bias of its own.
+    Clips of silence keep their labels, because their sound is made only during training. A teacher's silence bias is
+    removed first, because the student gets a silence bias of its own.
     """
     spoken, classes = np.flatnonzero(clips.rows != ZEROS), targets.shape[1]
     heard = np.mean([_probabilities(teacher, clips, clips.rows[spoken]) for teacher in teachers], axis=0)

@@ -53,7 +53,7 @@ static cm_clip clip_at(const int16_t *i16, const float *f32, int64_t index, int6
     return clip;
 }
 
-/* Computes the clips in the widest groups that are left. */
+/* Computes the clips in groups, each as wide as the number of clips that are left allows. */
 static void log_mel(const int16_t *i16, const float *f32, int64_t count, int64_t samples, const cm_augment *augment,
                     const float *noise, cm_front_end_work *work, float *out)
 {
