@@ -68,9 +68,7 @@ class Engine:
         if audio.dtype != np.int16 or audio.ndim != 2:
             raise UsageError(f"clips are {audio.dtype} with the shape {audio.shape}; give int16, (clips, samples)")
         if wanted.ndim != 1 or (wanted.size and wanted.max() >= len(audio)):
-            raise UsageError(
-                f"rows has numbers that are too high for {len(audio)} clips; give a list of numbers below that"
-            )
+            raise UsageError(f"rows go beyond the {len(audio)} clips; give a list of numbers below {len(audio)}")
         out = np.empty((len(wanted), self.classes), dtype=np.float32)
 
         def run(piece: slice) -> None:

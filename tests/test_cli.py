@@ -267,6 +267,14 @@ def test_help_shows_defaults(capsys: Capture) -> None:
     assert "The seed of weights, order, shifts, noise and dropout. (default: 0)" in text
 
 
+def test_help_does_not_show_an_empty_list_as_a_default(capsys: Capture) -> None:
+    with pytest.raises(SystemExit):
+        main(["measure", "--help"])
+    text = capsys.readouterr().out
+    assert "(default: 0)" in text
+    assert "[])" not in text
+
+
 def leaves(parser: argparse.ArgumentParser, words: tuple[str, ...] = ()) -> list[tuple[str, argparse.ArgumentParser]]:
     """Every command that runs something, with its name."""
     inner = [action for action in parser._actions if isinstance(action, argparse._SubParsersAction)]

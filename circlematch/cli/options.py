@@ -36,7 +36,7 @@ class _Help(argparse.ArgumentDefaultsHelpFormatter, argparse.RawDescriptionHelpF
     """Shows the defaults that are values, and keeps the line breaks of the text below the options."""
 
     def _get_help_string(self, action: argparse.Action) -> str | None:
-        shown = action.default not in (None, False, [])
+        shown = action.default is not None and action.default is not False and action.default != []
         return super()._get_help_string(action) if shown else action.help
 
 
