@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from circlematch._version import __version__
-from circlematch.cli.download_progress import download_progress
+from circlematch.cli.progress import download_progress
 from circlematch.data import download
 from circlematch.data.download import ARCHIVES, Archive, archive, get
 from circlematch.errors import DownloadError, UsageError

@@ -7,7 +7,6 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from circlematch.cli.download_progress import download_progress
 from circlematch.cli.options import (
     DEFAULT_DATA,
     Commands,
@@ -19,6 +18,7 @@ from circlematch.cli.options import (
     print_json,
     read_dataset,
 )
+from circlematch.cli.progress import download_progress
 from circlematch.data import download
 from circlematch.data.dataset import Dataset
 from circlematch.errors import UsageError
