@@ -102,7 +102,7 @@ class Card:
             raise UsageError(f"its format is {found}, this version of circlematch reads {FORMAT}")
         specification = from_dict(Specification, values.pop("specification"))
         if values.pop("name") != specification.name:
-            raise UsageError("its name does not match its specification")
+            raise UsageError("its name does not fit its specification")
         finished = dict(values.pop("finished"))
         return cls(
             specification,

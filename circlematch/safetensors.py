@@ -1,7 +1,7 @@
 """The safetensors format in NumPy: 8 bytes of header length, a JSON header, then the numbers.
 
-It is implemented here, so that the core does not need the safetensors package; tests compare the two. The reader
-checks every length before it uses it.
+Implemented here, so that the core does not need the safetensors package; tests compare the two. The reader checks every
+length before it uses it.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ __all__ = ["download_progress"]
 
 BAR_CHARACTERS = 10  # with it, the longest line just fits into 80 columns
 MEGABYTE = 1_000_000
-LINE_EVERY_MB = 100  # in a log, if the total is unknown
+LINE_EVERY_MB = 100  # in a log, if the total is not known
 
 
 @contextmanager

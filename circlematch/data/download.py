@@ -163,7 +163,7 @@ def _fetch(archive: Archive, part: Path, report: Progress, pauses_s: Sequence[fl
     """Complete the partial download, with retries.
 
     A try counts as a failure only if it gets no further than all earlier ones. A connection that is dropped every
-    100 MB still delivers 2.4 GB, but a server that starts again at zero each time is given up on.
+    100 MB still delivers 2.4 GB, and a server that starts again at zero each time is given up.
     """
     farthest, failures = _bytes_in(part), 0
     while True:
