@@ -29,7 +29,7 @@ SUFFIXES = (".wav", ".flac", ".ogg", ".opus", ".mp3")
 TYPES = ("f2", "f4", "f8", "f16", "i2", "i4", "u1")  # in either byte order
 SHORTEST_MS = 50  # five frames: the least that five ordered prototypes can fill
 BLOCK_SAMPLES = 2**16  # of all channels together: 256 KiB
-UNKNOWN_LENGTH = 2**63 - 1  # the frames that libsndfile reports if the header of a FLAC file has no length
+UNKNOWN_LENGTH = 2**63 - 1  # frames, in libsndfile, if the header of a FLAC file has no length
 
 Samples = npt.NDArray[np.float32]
 Progress = Callable[[float, float | None], object]

@@ -119,8 +119,8 @@ def temperature_of(scores: Scores, truth: npt.NDArray[np.int64]) -> float:
     """The temperature of at least 1 by which scores (N, K) must be divided for the lowest cross-entropy.
 
     A temperature below 1 is never used: where all validation clips are right, the lowest cross-entropy lies at zero
-    temperature. The cross-entropy is convex in 1/temperature, so its slope there, the expected score less the score of
-    the label, has one zero.
+    temperature. The cross-entropy is convex in 1/temperature, so its derivative with respect to that, the expected
+    score minus the score of the label, has one zero.
     """
     own = scores[np.arange(len(truth)), truth]
     top = scores.max(axis=1, keepdims=True)

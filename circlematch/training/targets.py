@@ -1,7 +1,7 @@
 """Targets of training: labels, smoothed (Section 4.1), and distillation targets from teachers.
 
-A teacher is a larger model with the same classes. Its probabilities say how certain one can be about a faint or cut
-recording, where the label only says what the speaker was asked for. A teacher hears each clip as it was recorded,
+A teacher is a larger model with the same classes. For a faint or cut recording its probabilities show the uncertainty,
+while the label only names the word that the speaker was asked to say. A teacher scores each clip as it was recorded,
 without augmentation, before training starts; its scores are kept in the cache for the next student.
 """
 
