@@ -166,7 +166,7 @@ def measure_streaming(model: Model, rounds: int = 20) -> StreamSpeed:
 
 
 def _window_scorers(model: Model) -> dict[str, Callable[[npt.NDArray[np.float32]], object]]:
-    """What is installed of PyTorch and ONNX Runtime: functions that score one window on one thread."""
+    """Functions that score one window on one thread, in PyTorch and in ONNX Runtime, if these are installed."""
     found: dict[str, Callable[[npt.NDArray[np.float32]], object]] = {}
     try:
         from circlematch.nn import window

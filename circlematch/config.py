@@ -40,7 +40,7 @@ __all__ = [
 
 @dataclass(frozen=True)
 class FrontEnd:
-    """From samples to a log-mel picture, Section 4.1."""
+    """From samples to a log-mel spectrogram, Section 4.1."""
 
     sample_rate_hz: int = 16_000
     clip_ms: int = 1_000
@@ -205,7 +205,7 @@ LARGEST_BATCH = 65_536  # of the native step
 class Finish:
     """What is changed after training: biases and one gain, nothing else. Not in the paper."""
 
-    even_words: bool = False  # biases that make all keywords equally likely, however many recordings each had
+    even_words: bool = False  # biases that make all keywords equally likely, even if some had more recordings
     calibrated: bool = False  # then scores are divided by a temperature that is fitted on validation
     silence_bias: float = 0.0  # then this is added to the bias of silence
 
@@ -230,7 +230,7 @@ class Recipe:
     beta2: float = 0.999
     epsilon: float = 1e-8
     label_smoothing: float = 0.05
-    distillation: float = 0.0  # share of the targets that teachers give; not in the paper
+    distillation: float = 0.0  # weight of the teachers' probabilities in the targets; not in the paper
     unknown_share: float | None = None  # unknown words drawn anew each epoch, per keyword; None: always the same tenth
     silence_share: float | None = None  # the same for clips of silence
     near_share: float = 0.0  # near-words, made of keywords and labelled unknown, per keyword; not in the paper
@@ -325,7 +325,7 @@ def release(width: int, classes: int) -> tuple[Network, Recipe]:
 
 
 NEGATIVES = Negatives(share=0.35, hard=0.4)  # of the released models; docs/release.md
-DISTILLATION = 0.9  # share of the targets that teachers give; docs/release.md
+DISTILLATION = 0.9  # weight of the teachers' probabilities in the targets; docs/release.md
 
 
 def distilled(recipe: Recipe) -> Recipe:

@@ -69,11 +69,11 @@ class Engine:
         if audio.dtype != np.int16 or audio.ndim != 2:
             raise UsageError(f"clips are {audio.dtype} with the shape {audio.shape}; give int16, (clips, samples)")
         if wanted.ndim != 1 or (wanted.size and wanted.max() >= len(audio)):
-            raise UsageError(f"rows go beyond the {len(audio)} clips; give a list of numbers below that")
+            raise UsageError(f"rows go beyond the {len(audio)} clips; give a list of numbers below {len(audio)}")
         out = np.empty((len(wanted), self.classes), dtype=np.float32)
 
         def run(piece: slice) -> None:
-            stream = Stream(self)  # a variable, so that its memory outlives the call
+            stream = Stream(self)  # in a variable, so that its memory lives until the call returns
             lib.cm_score_clips(
                 stream.pointer,
                 ffi.from_buffer("int16_t[]", audio),
@@ -122,8 +122,10 @@ class Stream:
         given = engine.model.threshold if threshold is None else threshold
         place, options = ffi.new("cm_stream **"), ffi.new("cm_options *", (given, every_frame))
         status = lib.cm_stream_open(place, engine.model, ffi.from_buffer(self._memory), self._memory.size, options)
+        if status == lib.CM_ERROR_OPTION:
+            raise UsageError(f"threshold is {given}; it is a probability, from 0 to 1")
         if status != lib.CM_OK:
-            raise UsageError(f"the engine refuses the options of a stream: cm_stream_open returned {status}")
+            raise UsageError(f"the engine refuses to open a stream: cm_stream_open returned {status}")
         self.pointer: Any = place[0]
         self._hit = ffi.new("cm_hit *")
         self._seen = -1  # the last frame of the newest window that `each` was called for

@@ -382,5 +382,5 @@ def test_what_the_engine_refuses_is_an_error_of_ours_without_asserts_too() -> No
     done = subprocess.run([sys.executable, "-O", "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines() == [
         "the engine refuses the model: cm_model_open returned -2",
-        "the engine refuses the options of a stream: cm_stream_open returned -9",
+        "threshold is 2.0; it is a probability, from 0 to 1",
     ]

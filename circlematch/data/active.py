@@ -1,7 +1,7 @@
 """The part of a clip in which its word is spoken, found by its energy.
 
 The loudest 10 ms are inside the word. From there the word extends in both directions over everything that is loud
-enough, across gaps of up to 120 ms: the closure of a stop consonant is one, as between the p and the end of "stop".
+enough, across gaps of up to 120 ms. Such a gap is the closure of a stop consonant, as before the end of "stop".
 """
 
 from __future__ import annotations

@@ -76,6 +76,6 @@ def rank(names: Iterable[str], salt: str) -> list[str]:
 
 
 def speaker_of(name: str) -> str | None:
-    """The speaker in a file name such as `0a7c2a8d_nohash_0.wav`; None where the name does not say."""
+    """The speaker in a file name such as `0a7c2a8d_nohash_0.wav`; None if the name does not contain one."""
     speaker, mark, _ = Path(name).name.partition("_nohash_")
     return speaker if mark else None

@@ -27,7 +27,7 @@ class EpochSampler:
         base = np.ones(len(clips), dtype=bool)
         base[len(clips) - clips.spare :] = False
         keywords = sum(len(where) for label, where in of.items() if label not in (UNKNOWN, SILENCE))
-        self.drawn: list[tuple[npt.NDArray[np.int64], int]] = []  # (from which, how many)
+        self.drawn: list[tuple[npt.NDArray[np.int64], int]] = []  # (candidates, how many of them)
         for label, share in ((UNKNOWN, recipe.unknown_share), (SILENCE, recipe.silence_share)):
             where = of.get(label, np.empty(0, np.int64))
             if share is not None and where.size:

@@ -1,7 +1,7 @@
 """Recordings without keywords, of any length and format: folders of speech, noise or music, to train and measure with.
 
-A transcript tells which recordings hold a keyword all the same. It is a line `<stem> WORDS…` in a file `*.trans.txt` of
-the same folder, as LibriSpeech has it, or a file of the recording's name with the suffix .txt.
+A transcript shows whether a recording contains a keyword after all. It is a line `<stem> WORDS…` in a `*.trans.txt` of
+the same folder, as in LibriSpeech, or a file with the recording's name and the suffix .txt.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The training loop: epochs of batches, validation after each, and a callback that keeps the state.
+"""The training loop: epochs of batches, validation after each epoch, and a callback that saves the state.
 
-All randomness of epoch n is a function of (seed, n): a run that goes on after epoch n draws what an uninterrupted
-one would have drawn.
+All randomness of epoch n is a function of (seed, n), so a resumed run draws the same numbers as one that was not
+interrupted.
 """
 
 from __future__ import annotations

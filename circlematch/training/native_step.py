@@ -55,8 +55,8 @@ def why_not_native(network: Network, recipe: Recipe) -> str | None:
 class NativeStep:
     """AdamW on the cross-entropy, Section 4.1, in C, or SOAP on the engine's gradients.
 
-    The bits do not depend on the number of threads. With SOAP this holds up to a width of 32: beyond, NumPy's BLAS may
-    share the matrices whose eigenvectors it needs among its own threads.
+    The bits do not depend on the number of threads. With SOAP this holds up to a width of 32: beyond that, NumPy's BLAS
+    may use threads of its own to compute eigenvectors.
     """
 
     name = "native"
@@ -140,8 +140,8 @@ class NativeStep:
     def _together(self, call: Callable[[int], object], keep: object) -> None:
         """Make one call on every thread of the team; inside the call the threads wait for one another.
 
-        A worker thread leads instead of the caller's: Ctrl-C reaches the main thread only, so no thread is left
-        waiting for one that never came. An interrupted step runs to its end before the next, and its inputs stay alive.
+        The caller's thread takes no part. Ctrl-C reaches the main thread only, so it cannot stop one thread of the team
+        while the others wait for it. An interrupted step runs to its end before the next, and its inputs stay alive.
         """
         if self.threads == 1:
             call(0)

@@ -1,8 +1,8 @@
 """A whole run: data in; a model, a record and a report out, all in one folder.
 
-checkpoint.safetensors   where the run is, replaced after each epoch
+checkpoint.safetensors   the state of the run, replaced after each epoch
 model.safetensors        the finished model
-record.json              what was run and what came out (docs/results.md)
+record.json              the specification and the results (docs/results.md)
 tensorboard/             curves, where TensorBoard is installed
 """
 
@@ -191,8 +191,9 @@ def _finish(run: Run, step: Step, heard: npt.NDArray[np.int64], validation: Clip
 
 
 def _noise_pool(run: Run) -> NoisePool:
-    """White noise; for recipes with recorded noise also the dataset's noise recordings, without their held-out parts,
-    and synthetic noise.
+    """White noise; for a recipe with other noise also synthetic noise and the dataset's noise recordings.
+
+    The held-out part of each recording is left out.
     """
     recordings = None
     if run.recipe.augmentation.recorded:

@@ -64,7 +64,7 @@ static cm_clip mixed(const cm_mixes *mixes, int64_t index, int64_t samples, cons
     return clip;
 }
 
-/* Computes the clips in the widest groups that are left. One of `mixes` and `f32` is set. */
+/* Computes the clips in groups, each as wide as the number of clips that are left allows. One of `mixes` and `f32` is set. */
 static void log_mel(const cm_mixes *mixes, const float *f32, int64_t count, int64_t samples,
                     const cm_augmentation *augmentation, cm_front_end_work *work, float *out)
 {
