@@ -22,6 +22,7 @@ from circlematch.config import FRONT_END
 from circlematch.engine import Engine, Stream
 from circlematch.files import write_atomically, write_json
 from circlematch.model import Model
+from circlematch.text import c_comment, c_name, file_name
 
 __all__ = ["FORMATS", "Format", "agreement", "export", "self_test_clip"]
 
@@ -62,7 +63,7 @@ def export(model: Model, kind: str, folder: Path) -> list[Path]:
 def _to_c(model: Model, folder: Path) -> list[Path]:
     """Write the compact model as an array with a self-test, cm_<name>.h and .c, and the engine."""
     engine = {file: (resources.files("circlematch") / "c" / file).read_bytes() for file in ENGINE}
-    name = _identifier(model.card.name)
+    name = c_name(model.card.name)
     words = np.frombuffer(model.compact, dtype="<u4")
     stream = Stream(model.engine)
     stream.push(self_test_clip())
@@ -71,8 +72,8 @@ def _to_c(model: Model, folder: Path) -> list[Path]:
     values = {
         "name": name,
         "guard": f"CM_{name.upper()}_H",
-        "title": _comment(f"{model.card.name}: {' '.join(model.labels)}"),
-        "origin": _comment(
+        "title": c_comment(f"{model.card.name}: {' '.join(model.labels)}"),
+        "origin": c_comment(
             f"{model.card.parameters:,} parameters, licence {model.card.licence}; trained on {model.card.source}"
         ),
         "words": str(words.size),
@@ -101,7 +102,8 @@ def _from_c(paths: list[Path]) -> bytes:
 def _to_bundle(model: Model, folder: Path) -> list[Path]:
     """Write <name>.cm, the compact model, and <name>.json, its manifest."""
     card = model.card
-    binary, manifest = folder / f"{card.name}.cm", folder / f"{card.name}.json"
+    stem = file_name(card.name)
+    binary, manifest = folder / f"{stem}.cm", folder / f"{stem}.json"
     write_atomically(binary, lambda stream: stream.write(model.compact))
     write_json(
         manifest,
@@ -166,21 +168,6 @@ def _torch_scores(model: Model) -> npt.NDArray[np.float32]:
 
 def _filled(template: str, values: dict[str, str]) -> bytes:
     return re.sub(r"@(\w+)@", lambda match: values[match[1]], template).encode()
-
-
-def _identifier(name: str) -> str:
-    return re.sub(r"\W", "_", name, flags=re.ASCII)
-
-
-def _comment(text: str) -> str:
-    """Any text as part of a C comment: on one line, with nothing in it that ends, opens or continues a comment.
-
-    A backslash or the trigraph for it joins a line with the next, and so could join the two characters that end a
-    comment. Characters that are not printed include those that show text in another order than compilers read it.
-    """
-    line = " ".join(text.split()).replace("\\", "/")
-    line = "".join(character if character.isprintable() else "?" for character in line)
-    return re.sub(r"\*(?=/)|/(?=\*)|\?(?=\?)", r"\g<0> ", line)
 
 
 def _lines(values: list[str], width: int) -> str:

@@ -12,6 +12,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, BinaryIO
 
+from circlematch.text import json_bytes
+
 try:
     import fcntl
 except ImportError:  # Windows has no fcntl; nothing is locked there
@@ -76,7 +78,7 @@ def _umask() -> int:
 def write_json(path: Path, value: Any) -> None:
     """Write `value` as indented JSON, atomically."""
     text = json.dumps(value, indent=2, ensure_ascii=False) + "\n"
-    write_atomically(path, lambda stream: stream.write(text.encode()))
+    write_atomically(path, lambda stream: stream.write(json_bytes(text)))
 
 
 @contextmanager

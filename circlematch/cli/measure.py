@@ -12,6 +12,7 @@ from circlematch import detection, pretrained
 from circlematch.cli.options import Commands, add_command, add_dataset, add_json, add_model, print_json, read_dataset
 from circlematch.cli.progress import Progress
 from circlematch.errors import UsageError
+from circlematch.text import on_one_line
 
 if TYPE_CHECKING:
     from circlematch.measuring.det import Curve
@@ -193,7 +194,7 @@ class _Printer:
     def complain(self, line: str) -> None:
         """Report a recording that cannot be read."""
         self.progress.clear()
-        print(f"circlematch: {line}", file=sys.stderr, flush=True)
+        print(f"circlematch: {on_one_line(line)}", file=sys.stderr, flush=True)
 
     def _show(self, row: dict[str, Any], text: str) -> None:
         self.progress.clear()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import textwrap
 from collections.abc import Callable
@@ -14,6 +13,7 @@ from circlematch.data.dataset import Dataset
 from circlematch.data.tasks import TASKS, Source
 from circlematch.errors import UsageError
 from circlematch.files import is_address
+from circlematch.text import json_line
 
 __all__ = [
     *("Commands", "add_command", "add_dataset", "add_group", "add_json", "add_model", "print_json", "read_dataset"),
@@ -117,4 +117,4 @@ def read_dataset(options: argparse.Namespace, parser_name: str) -> Dataset:
 
 def print_json(value: dict[str, Any]) -> None:
     """Print a JSON object on one line of standard output."""
-    print(json.dumps(value, ensure_ascii=False), flush=True)
+    print(json_line(value), flush=True)

@@ -11,6 +11,7 @@ from datetime import timedelta
 from typing import TextIO
 
 from circlematch.data import download
+from circlematch.text import printable
 
 __all__ = ["Progress", "download_progress"]
 
@@ -29,7 +30,7 @@ class _Line:
 
     def draw(self, text: str) -> None:
         """Draw the line, cut to the width of the terminal: a wider one could not be drawn over."""
-        text = text[: shutil.get_terminal_size().columns - 1]
+        text = printable(text)[: shutil.get_terminal_size().columns - 1]
         self._write("\r" + text.ljust(self.characters), len(text))
 
     def clear(self) -> None:

@@ -14,6 +14,7 @@ from circlematch.data.dataset import Dataset
 from circlematch.errors import UsageError
 from circlematch.model import Model
 from circlematch.pretrained import load
+from circlematch.text import file_name
 from circlematch.threads import MOST_THREADS
 from circlematch.training import STEPS
 from circlematch.training.plan import RECORD, Plan, check_same, ensure_plan, read_plan, specify, write_plan
@@ -178,7 +179,7 @@ def _refuse_other_options(options: argparse.Namespace) -> None:
 
 def _default_folder(plan: Plan) -> Path:
     specification = plan.specification
-    return Path("runs") / f"{specification.name}-seed{specification.seed}"
+    return Path("runs") / f"{file_name(specification.name)}-seed{specification.seed}"
 
 
 def _seeds(text: str) -> list[int]:

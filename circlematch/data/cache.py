@@ -25,6 +25,7 @@ from circlematch.config import FRONT_END
 from circlematch.data.dataset import Clip, Dataset
 from circlematch.errors import AudioError, DatasetError
 from circlematch.machine import usable_cores
+from circlematch.text import on_one_line
 
 __all__ = ["AudioCache", "ClipSet", "decode", "default_cache", "load_split"]
 
@@ -116,7 +117,7 @@ def _row(clip: Clip, store: AudioCache) -> int:
 
 
 def _to_stderr(line: str) -> None:
-    print(line, file=sys.stderr)
+    print(on_one_line(line), file=sys.stderr)
 
 
 def decode(pieces: Sequence[Piece], cache: Path, begins: Callable[[], None] | None = None) -> AudioCache:

@@ -56,6 +56,7 @@ def _write_member(members: tarfile.TarFile, member: tarfile.TarInfo, folder: Pat
         return
     path.parent.mkdir(parents=True, exist_ok=True)
     source = members.extractfile(member)
-    assert source is not None, "extractfile gives None for links and folders only"
+    if source is None:
+        raise DamagedArchiveError(f"it holds {member.name!r}, which is not a file")
     with source, path.open("wb") as copy:
         shutil.copyfileobj(source, copy, CHUNK_BYTES)
