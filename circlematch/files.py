@@ -19,7 +19,7 @@ try:
 except ImportError:  # Windows has no fcntl; nothing is locked there
     fcntl = None  # type: ignore[assignment]
 
-__all__ = ["is_address", "is_locked", "locked", "whole_folder", "write_atomically", "write_json"]
+__all__ = ["is_address", "is_locked", "locked", "try_lock", "whole_folder", "write_atomically", "write_json"]
 
 LOCK = "lock"
 TRIES = 5
@@ -86,11 +86,13 @@ def locked(folder: Path) -> Iterator[bool]:
     """Lock a folder for this process; False if another process has it. The system releases it when the process ends."""
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / LOCK).open("a") as stream:
-        yield fcntl is None or any(_try_lock(stream) for _ in range(TRIES))
+        yield any(try_lock(stream) for _ in range(TRIES))
 
 
-def _try_lock(stream: IO[str]) -> bool:
-    """Try to lock. A caller retries, because `is_locked` in another process takes the lock for a moment."""
+def try_lock(stream: IO[Any]) -> bool:
+    """Try to lock an open file, for a moment. A caller retries: `is_locked` in another process locks for a moment."""
+    if fcntl is None:
+        return True
     try:
         fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

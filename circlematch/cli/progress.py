@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from datetime import timedelta
 from typing import TextIO
 
-from circlematch.data import download
+from circlematch.data import fetch
 from circlematch.text import printable
 
 __all__ = ["Progress", "download_progress"]
@@ -78,7 +78,7 @@ class Progress:
 @contextmanager
 def download_progress(
     name: str, stream: TextIO | None = None, clock: Callable[[], float] = time.monotonic
-) -> Iterator[download.Progress]:
+) -> Iterator[fetch.Progress]:
     """The callback for `download.get`: one moving line on a terminal, a plain line every 10% in a log.
 
     At the end, a moving line is kept, and an error message begins on a line of its own.
