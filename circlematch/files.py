@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
@@ -19,7 +20,16 @@ try:
 except ImportError:  # Windows has no fcntl; nothing is locked there
     fcntl = None  # type: ignore[assignment]
 
-__all__ = ["is_address", "is_locked", "locked", "try_lock", "whole_folder", "write_atomically", "write_json"]
+__all__ = [
+    "flush_folder",
+    "is_address",
+    "is_locked",
+    "locked",
+    "try_lock",
+    "whole_folder",
+    "write_atomically",
+    "write_json",
+]
 
 LOCK = "lock"
 TRIES = 5
@@ -46,11 +56,26 @@ def write_atomically(path: Path, write: Callable[[BinaryIO], object]) -> None:
             os.fsync(stream.fileno())
         os.chmod(name, 0o666 & ~_umask())  # mkstemp gives access to the owner only
         os.replace(name, path)
+        flush_folder(path.parent)
     except BaseException as error:
         Path(name).unlink(missing_ok=True)
         if isinstance(error, OSError) and error.filename in (None, name):
             error.filename = str(path)  # the error of a full disk names no file, or the temporary one
         raise
+
+
+def flush_folder(folder: Path) -> None:
+    """Flush the names in a folder to the disk, so that a rename in it outlasts a power failure."""
+    if os.name != "posix":
+        return
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP):  # some network disks cannot flush a folder
+            raise
+    finally:
+        os.close(handle)
 
 
 @contextmanager

@@ -25,7 +25,7 @@ from circlematch.data.cache import ClipSet, load_split
 from circlematch.data.dataset import HELD_OUT_NOISE, Dataset
 from circlematch.data.epoch import EpochSampler
 from circlematch.data.noise import NoisePool, make_pool
-from circlematch.errors import UsageError, require
+from circlematch.errors import AudioError, UsageError, require
 from circlematch.evaluation import Report, evaluate
 from circlematch.files import locked, write_json
 from circlematch.machine import commit, peak_resident_mib, processor, usable_cores, versions
@@ -105,7 +105,7 @@ def _perform(run: Run, resume: bool, watchers: Sequence[Watcher] | None, say: Ca
     if checkpoint is not None:
         step.restore(checkpoint.weights, checkpoint.state)
     training = load_split(run.dataset, "train", spare=run.recipe.unknown_share is not None)
-    pool = _noise_pool(run)
+    pool = _noise_pool(run, say)
     validation = load_split(run.dataset, "validation")
     sampler = EpochSampler(training, run.dataset.labels, run.recipe)
     augmenter = Augmenter(run.recipe.augmentation, pool)
@@ -142,14 +142,20 @@ def _finish(run: Run, step: Step, heard: npt.NDArray[np.int64], validation: Clip
     return finished
 
 
-def _noise_pool(run: Run) -> NoisePool:
+def _noise_pool(run: Run, say: Callable[[str], None]) -> NoisePool:
     """White noise; for recipes with coloured noise also the dataset's noise recordings, without their held-out parts,
     and synthetic noise.
     """
     recordings = None
     if run.recipe.augmentation.coloured:
-        whole = [read(path) for path in run.dataset.noise]
-        recordings = [samples[: int((1 - HELD_OUT_NOISE) * samples.size)] for samples in whole]
+        recordings = []
+        for path in run.dataset.noise:
+            try:
+                samples = read(path)
+            except AudioError as error:
+                say(f"left out: {error}")
+            else:
+                recordings.append(samples[: int((1 - HELD_OUT_NOISE) * samples.size)])
     return make_pool(run.seed, recordings)
 
 
