@@ -7,6 +7,7 @@ and read the compact form from them, and a row in FORMATS.
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -20,9 +21,9 @@ import numpy.typing as npt
 from circlematch import detection
 from circlematch.config import FRONT_END
 from circlematch.engine import Engine, Stream
-from circlematch.files import write_atomically, write_json
+from circlematch.files import write_together
 from circlematch.model import Model
-from circlematch.text import c_comment, c_name, file_name
+from circlematch.text import c_comment, c_name, file_name, json_bytes
 
 __all__ = ["FORMATS", "Format", "agreement", "export", "self_test_clip"]
 
@@ -87,8 +88,7 @@ def _to_c(model: Model, folder: Path) -> list[Path]:
         "tolerance": f"{SELF_TEST_TOLERANCE}f",
     }
     files = engine | {f"cm_{name}.h": _filled(HEADER, values), f"cm_{name}.c": _filled(SOURCE, values)}
-    for file, data in files.items():
-        write_atomically(folder / file, lambda stream, data=data: stream.write(data))  # type: ignore[misc]
+    write_together({folder / file: data for file, data in files.items()})
     return [folder / file for file in (f"cm_{name}.h", f"cm_{name}.c", *ENGINE)]
 
 
@@ -104,32 +104,30 @@ def _to_bundle(model: Model, folder: Path) -> list[Path]:
     card = model.card
     stem = file_name(card.name)
     binary, manifest = folder / f"{stem}.cm", folder / f"{stem}.json"
-    write_atomically(binary, lambda stream: stream.write(model.compact))
-    write_json(
-        manifest,
-        {
-            "model": card.name,
-            "file": binary.name,
-            "bytes": len(model.compact),
-            "sha256": hashlib.sha256(model.compact).hexdigest(),
-            "labels": list(model.labels),
-            "background": [label for label in model.labels if label in detection.BACKGROUND],
-            "threshold": detection.THRESHOLD,
-            "sample_rate_hz": FRONT_END.sample_rate_hz,
-            "window_ms": FRONT_END.clip_ms,
-            "step_ms": detection.BLOCK_FRAMES * FRONT_END.hop_ms,
-            "width": card.network.width,
-            "parameters": card.parameters,
-            "task": card.task,
-            "accuracy": card.accuracy,
-            "licence": card.licence,
-            "source": card.source,
-            "commit": card.commit,
-            "version": card.version,
-            "self_test_sound": f"one second, computed by circlematch.export.self_test_clip from {SEED}",
-            "self_test_scores": [round(float(score), 5) for score in model.engine.clip(self_test_clip()).scores],
-        },
-    )
+    said = {
+        "model": card.name,
+        "file": binary.name,
+        "bytes": len(model.compact),
+        "sha256": hashlib.sha256(model.compact).hexdigest(),
+        "labels": list(model.labels),
+        "background": [label for label in model.labels if label in detection.BACKGROUND],
+        "threshold": detection.THRESHOLD,
+        "sample_rate_hz": FRONT_END.sample_rate_hz,
+        "window_ms": FRONT_END.clip_ms,
+        "step_ms": detection.BLOCK_FRAMES * FRONT_END.hop_ms,
+        "width": card.network.width,
+        "parameters": card.parameters,
+        "task": card.task,
+        "accuracy": card.accuracy,
+        "licence": card.licence,
+        "source": card.source,
+        "commit": card.commit,
+        "version": card.version,
+        "self_test_sound": f"one second, computed by circlematch.export.self_test_clip from {SEED}",
+        "self_test_scores": [round(float(score), 5) for score in model.engine.clip(self_test_clip()).scores],
+    }
+    text = json.dumps(said, indent=2, ensure_ascii=False) + "\n"
+    write_together({binary: model.compact, manifest: json_bytes(text)})
     return [binary, manifest]
 
 

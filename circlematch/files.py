@@ -9,7 +9,7 @@ import re
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import IO, Any, BinaryIO
 
@@ -28,10 +28,11 @@ __all__ = [
     "try_lock",
     "whole_folder",
     "write_atomically",
-    "write_json",
+    *("remove_parts", "write_json", "write_together"),
 ]
 
 LOCK = "lock"
+PART = ".part"  # the end of every temporary name
 TRIES = 5
 ADDRESS = re.compile(r"[a-z][a-z0-9+.-]+:/", re.IGNORECASE)  # pathlib makes one slash of two; C:/ is a Windows drive
 
@@ -43,9 +44,38 @@ def is_address(path: str | Path) -> bool:
 
 def write_atomically(path: Path, write: Callable[[BinaryIO], object]) -> None:
     """Let `write` fill a temporary file next to `path`, then rename it to `path`."""
+    with _beside(path, write) as name:
+        os.replace(name, path)
+        flush_folder(path.parent)
+
+
+def write_together(files: dict[Path, bytes]) -> None:
+    """Write several files of one folder: all, or after an error none of them that was not there before."""
+    made: list[Path] = []
+    with ExitStack() as stack:
+        parts = {path: stack.enter_context(_beside(path, _writer(data))) for path, data in files.items()}
+        try:
+            for path, name in parts.items():
+                if not path.exists():
+                    made.append(path)
+                os.replace(name, path)
+            flush_folder(next(iter(files)).parent)
+        except BaseException:
+            for path in made:
+                path.unlink(missing_ok=True)
+            raise
+
+
+def _writer(data: bytes) -> Callable[[BinaryIO], object]:
+    return lambda stream: stream.write(data)
+
+
+@contextmanager
+def _beside(path: Path, write: Callable[[BinaryIO], object]) -> Iterator[str]:
+    """The name of a temporary file next to `path`, written and flushed to the disk; an error removes it."""
     path.parent.mkdir(parents=True, exist_ok=True)
     try:
-        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
+        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=PART, dir=path.parent)
     except OSError as error:
         error.filename = str(path)
         raise
@@ -55,13 +85,18 @@ def write_atomically(path: Path, write: Callable[[BinaryIO], object]) -> None:
             stream.flush()
             os.fsync(stream.fileno())
         os.chmod(name, 0o666 & ~_umask())  # mkstemp gives access to the owner only
-        os.replace(name, path)
-        flush_folder(path.parent)
+        yield name
     except BaseException as error:
         Path(name).unlink(missing_ok=True)
         if isinstance(error, OSError) and error.filename in (None, name):
             error.filename = str(path)  # the error of a full disk names no file, or the temporary one
         raise
+
+
+def remove_parts(folder: Path) -> None:
+    """Remove what killed processes left in a folder that this process alone writes to."""
+    for part in folder.glob(f".*{PART}"):
+        part.unlink(missing_ok=True)
 
 
 def flush_folder(folder: Path) -> None:
@@ -83,7 +118,7 @@ def whole_folder(path: Path) -> Iterator[Path]:
     """A temporary folder next to `path`, renamed to `path` at the end and removed if an error comes first."""
     path.parent.mkdir(parents=True, exist_ok=True)
     try:
-        with tempfile.TemporaryDirectory(prefix=f".{path.name}.", suffix=".part", dir=path.parent) as beside:
+        with tempfile.TemporaryDirectory(prefix=f".{path.name}.", suffix=PART, dir=path.parent) as beside:
             folder = Path(beside, path.name)  # one level down: only the owner may enter `beside`
             folder.mkdir()
             yield folder

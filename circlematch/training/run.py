@@ -1,5 +1,6 @@
 """A whole run: data in; a model, a record and a report out, all in one folder.
 
+inputs.json              the recordings that it was started with; resuming compares them
 checkpoint.safetensors   where the run is, replaced after each epoch
 model.safetensors        the finished model
 record.json              what was run and what came out (docs/results.md)
@@ -27,12 +28,13 @@ from circlematch.data.epoch import EpochSampler
 from circlematch.data.noise import NoisePool, make_pool
 from circlematch.errors import AudioError, UsageError, require
 from circlematch.evaluation import Report, evaluate
-from circlematch.files import locked, write_json
+from circlematch.files import locked, remove_parts, write_json
 from circlematch.machine import commit, peak_resident_mib, processor, usable_cores, versions
 from circlematch.model import MODEL_FILE, Card, Finished, Model, write_model
 from circlematch.training import STEPS
-from circlematch.training.checkpoint import Checkpoint, Epoch, read_checkpoint, write_checkpoint
+from circlematch.training.checkpoint import Checkpoint, Epoch, read_checkpoint, restore, write_checkpoint
 from circlematch.training.finish import finish
+from circlematch.training.inputs import check_inputs, keep_inputs
 from circlematch.training.loop import TrainingSet, train
 from circlematch.training.native_step import NativeStep, why_not_native
 from circlematch.training.plan import RECORD, Plan, check_same
@@ -95,6 +97,7 @@ def perform(
     with locked(run.folder) as free:
         if not free:
             raise UsageError(f"another process trains in {run.folder}; wait for it, or give another --out")
+        remove_parts(run.folder)
         return _perform(run, resume, watchers, say)
 
 
@@ -103,7 +106,7 @@ def _perform(run: Run, resume: bool, watchers: Sequence[Watcher] | None, say: Ca
     step = make_step(run.plan.step, run.network, run.recipe, run.seed, run.plan.threads)
     say(f"step: {step.name}")
     if checkpoint is not None:
-        step.restore(checkpoint.weights, checkpoint.state)
+        restore(step, checkpoint, run.folder / CHECKPOINT)
     training = load_split(run.dataset, "train", spare=run.recipe.unknown_share is not None)
     pool = _noise_pool(run, say)
     validation = load_split(run.dataset, "validation")
@@ -164,11 +167,13 @@ def _starting_point(run: Run, resume: bool) -> Checkpoint | None:
     if not resume:
         if path.exists():
             raise UsageError(f"{run.folder} holds a run already; give --resume to go on with it, or another --out")
+        keep_inputs(run.folder, run.dataset)
         return None
     if not path.exists():
         raise UsageError(f"{run.folder} holds no {CHECKPOINT} to resume; leave --resume out to begin")
     checkpoint = read_checkpoint(path)
     check_same(run.specification, checkpoint.card.specification, run.folder)
+    check_inputs(run.folder, run.dataset)
     return checkpoint
 
 
