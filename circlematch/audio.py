@@ -249,7 +249,10 @@ def as_mono(given: npt.NDArray[np.generic]) -> Samples:
     scaled = _as_float(given)
     if not np.isfinite(scaled).all():
         raise AudioError("the recording holds NaN or infinite samples; every sample must be a finite number")
-    mono = scaled if scaled.ndim == 1 else scaled.mean(axis=1, dtype=np.float32)
+    if scaled.ndim == 1 or scaled.shape[1] == 1:
+        return np.ascontiguousarray(scaled.reshape(len(scaled)))
+    mono = np.add.reduce(scaled, axis=1, dtype=np.float32)
+    mono /= np.float32(scaled.shape[1])  # NumPy's own mean ends the process when its second buffer is refused
     return np.ascontiguousarray(mono)
 
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from circlematch.config import Network
-from circlematch.model import read_model, write_model
+from circlematch.config import Network, Recipe, Specification
+from circlematch.model import Card, read_model, write_model
 from circlematch.parameters import initial_tensors
 from circlematch.safetensors import digest, read_safetensors, write_safetensors
 
@@ -31,10 +31,13 @@ def forge(path: Path, values: Any, arrays: Arrays) -> Path:
 
 def small_model(path: Path, labels: tuple[str, ...] = ("yes", "no", "silence")) -> tuple[dict[str, Any], Arrays]:
     """The card and the tensors of a whole model, to be changed."""
-    from runs import card_of
+    return model_of(path, Network(width=4, classes=len(labels)), labels)
 
-    network = Network(width=4, classes=len(labels))
-    write_model(path, card_of(network, labels), initial_tensors(network, 0))
+
+def model_of(path: Path, network: Network, labels: tuple[str, ...], extra: Arrays | None = None) -> tuple[Any, Arrays]:
+    """The card and the tensors of a model of this network, with `extra` tensors."""
+    card = Card(Specification("none", labels, "", (), network, Recipe(), 0), 0, {}, "none", "a test")
+    write_model(path, card, initial_tensors(network, 0), extra)
     arrays, metadata = read_safetensors(path)
     return json.loads(metadata["circlematch"]), arrays
 

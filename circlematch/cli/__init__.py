@@ -22,6 +22,7 @@ from circlematch.text import on_one_line, printable
 
 __all__ = ["Parser", "build_parser", "main"]
 
+NO_THREAD = "can't start new thread"  # how Python says that the system refuses one
 INTERRUPTED = 130  # what shells expect after Ctrl-C
 COMMANDS = (models, spot, explain, train, finish, evaluate, measure, export, data, bench)
 
@@ -80,6 +81,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _fail(_explain(error), 1)
     except MemoryError:
         return _fail("there is not enough memory", 1)
+    except RuntimeError as error:
+        if NO_THREAD not in str(error):
+            raise
+        return _fail("there is not enough memory, or there are too many processes, to start a thread", 1)
 
 
 @contextmanager
