@@ -4,7 +4,8 @@ python tests/fuzz/fuzz_files.py model audio --runs 20000
 python tests/fuzz/fuzz_files.py model --seconds 600 --seed 7
 
 Every mutated file must end as a result or as one printable sentence: no raw exception, no fault of the process, no more
-than 3 s of the processor, no more than 256 MiB. A worker process reads them; the file that ended it is kept in the work folder.
+than 3 s of the processor, no more than 256 MiB. A worker process reads them; the file that ended it is kept in the work
+folder.
 """
 
 from __future__ import annotations
