@@ -4,8 +4,9 @@
 #   make test       lint, types and the short tests (installs everything it needs)
 #   make test-all   the same and the long tests: QEMU, sanitizers, fuzzers, mutants, wheel, ten-hour recordings
 #   make mcu        run the engine on microcontrollers in QEMU: instructions, RAM, flash (needs their compiler)
-#   make fuzz       look for inputs that break the engine, 60 s for each harness: make fuzz SECONDS=600 (needs clang)
-#   make mutants    make every term of the backward pass 1% larger, one by one; the gradient test must notice each
+#   make fuzz       look for files and inputs that break the readers or the engine: make fuzz SECONDS=600 (needs clang)
+#   make faults     let every write, rename, flush and large buffer of a command fail, and kill a training 200 times
+#   make mutants    change terms of the backward pass and conditions elsewhere, one by one; tests must notice each
 #   make table      train the missing runs of the paper's tables: make table JOBS=2 DATA=../data (needs the recordings)
 #   make report     write README's tables, docs/tables.md, the figures and the model cards from results/
 #   make generated  write the generated headers of the engine, after a change of an interface or a shared number
@@ -24,7 +25,7 @@ ENGINE := $(wildcard engine/*.[ch] engine/*/*.[ch] engine/*/*.py)
 
 export OMP_NUM_THREADS ?= $(shell nproc 2>/dev/null || sysctl -n hw.ncpu)
 
-.PHONY: help demo test test-all mcu fuzz mutants lint format types generated table report clean
+.PHONY: help demo test test-all mcu fuzz faults mutants lint format types generated table report clean
 .DEFAULT_GOAL := help
 
 help:
@@ -57,10 +58,17 @@ mcu: $(VENV)/.dev
 	$(BIN)/python experiments/report/pages.py
 
 fuzz: $(VENV)/.dev
+	$(BIN)/python tests/fuzz/fuzz_files.py --seconds $(SECONDS)
 	$(BIN)/python tests/fuzz/fuzz.py --seconds $(SECONDS)
+
+faults: $(VENV)/.dev
+	$(BIN)/python tests/faults/faults.py
+	$(BIN)/python tests/faults/faults.py train --kills 200
+	$(BIN)/python tests/faults/faults.py train cache --limits 50
 
 mutants: $(VENV)/.dev
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto tests/test_backward_terms.py
+	$(BIN)/python tests/mutants/mutants.py --record results/mutants.json
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .

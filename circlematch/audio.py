@@ -17,7 +17,7 @@ import numpy.typing as npt
 import soundfile
 
 from circlematch.config import FRONT_END
-from circlematch.errors import AudioError
+from circlematch.errors import AudioError, UnreadableError
 from circlematch.files import is_address
 
 __all__ = [
@@ -29,6 +29,7 @@ SUFFIXES = (".wav", ".flac", ".ogg", ".opus", ".mp3")
 TYPES = ("f2", "f4", "f8", "f16", "i2", "i4", "u1")  # in either byte order
 SHORTEST_MS = 50  # five frames: the least that five ordered prototypes can fill
 BLOCK_SAMPLES = 2**16  # of all channels together: 256 KiB
+LONGEST_READ_S = 4 * 3600  # at once: 0.9 GB
 UNKNOWN_LENGTH = 2**63 - 1  # frames, in libsndfile, if the header of a FLAC file has no length
 
 Samples = npt.NDArray[np.float32]
@@ -36,8 +37,15 @@ Progress = Callable[[float, float | None], object]
 
 
 def read(path: str | Path) -> Samples:
-    """The whole recording as mono float32 samples at 16 kHz."""
-    return np.concatenate(list(blocks(path)))
+    """The whole recording, of at most four hours, as mono float32 samples at 16 kHz."""
+    parts, count = [], 0
+    for block in blocks(path):
+        parts.append(block)
+        count += block.size
+        if count > LONGEST_READ_S * FRONT_END.sample_rate_hz:
+            hours = LONGEST_READ_S // 3600
+            raise AudioError(f"{path} is longer than {hours} hours; read it in blocks, with Spotter.listen or spot")
+    return np.concatenate(parts)
 
 
 def blocks(path: str | Path, progress: Progress | None = None) -> Iterator[Samples]:
@@ -76,9 +84,10 @@ def second_of(recording: Iterable[Samples], first: int) -> tuple[Samples, int]:
 
     The second is padded with zeros if the recording ends earlier. Later blocks are not read.
     """
-    parts, there = [], 0
+    parts, there = [np.zeros(0, dtype=np.float32)], 0
     for block in recording:
-        parts.append(block[max(first - there, 0) :])
+        if there + block.size > first:  # even an empty slice would keep its whole block in memory
+            parts.append(block[max(first - there, 0) :])
         there += block.size
         if there >= first + FRONT_END.clip_samples:
             break
@@ -116,20 +125,28 @@ def _opened(path: str | Path) -> Iterator[Any]:
         with _FromBeginningToEnd(name) as sound:
             yield sound
     except AudioError as error:
-        raise AudioError(f"{path}: {error}") from error
-    except (RuntimeError, OSError, ValueError, TypeError) as error:  # libsndfile's are RuntimeErrors
+        raise type(error)(f"{path}: {error}") from error
+    except MemoryError as error:
+        raise UnreadableError(f"{path}: there is not enough memory to read it") from error
+    except Exception as error:  # whatever a damaged file makes libsndfile, soxr or NumPy raise
+        _check_openable(Path(path))
         raise AudioError(f"{path}{_reason(Path(path), error)}") from error
 
 
-def _reason(path: Path, error: Exception) -> str:
-    """The reason why a file could not be read. libsndfile reports a missing permission and a damaged file alike."""
+def _check_openable(path: Path) -> None:
+    """Raise where the system refuses the file. libsndfile reports a missing permission and a damaged file alike."""
     try:
         path.open("rb").close()
-    except FileNotFoundError:
+    except FileNotFoundError as error:
         address = is_address(path)
-        return " is a web address; download the recording and give the file" if address else ": there is no such file"
+        words = " is a web address; download the recording and give the file" if address else ": there is no such file"
+        raise AudioError(f"{path}{words}") from error
     except (OSError, ValueError) as refused:
-        return f": {getattr(refused, 'strerror', None) or refused}"
+        raise UnreadableError(f"{path}: {getattr(refused, 'strerror', None) or refused}") from refused
+
+
+def _reason(path: Path, error: Exception) -> str:
+    """The reason why a file could not be read."""
     reason = str(getattr(error, "error_string", None) or error).strip().rstrip(".")
     if path.is_fifo() and "flac" in reason:
         return ": FLAC cannot be read from a pipe; give the file"
@@ -231,7 +248,10 @@ def as_mono(given: npt.NDArray[np.generic]) -> Samples:
     scaled = _as_float(given)
     if not np.isfinite(scaled).all():
         raise AudioError("the recording holds NaN or infinite samples; every sample must be a finite number")
-    mono = scaled if scaled.ndim == 1 else scaled.mean(axis=1, dtype=np.float32)
+    if scaled.ndim == 1 or scaled.shape[1] == 1:
+        return np.ascontiguousarray(scaled.reshape(len(scaled)))
+    mono = np.add.reduce(scaled, axis=1, dtype=np.float32)
+    mono /= np.float32(scaled.shape[1])  # NumPy's own mean ends the process when its second buffer is refused
     return np.ascontiguousarray(mono)
 
 

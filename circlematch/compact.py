@@ -14,7 +14,7 @@ import numpy.typing as npt
 from circlematch._engine import lib
 from circlematch.config import FRONT_END, Detection, FrontEnd, Network, to_dict
 from circlematch.errors import UsageError
-from circlematch.parameters import LIFTING_TAPS, Tensors, descriptor_mask
+from circlematch.parameters import Tensors, descriptor_mask
 
 __all__ = ["compact", "front_end_number", "why_not_compact"]
 
@@ -147,7 +147,6 @@ def _lifting(tensors: dict[str, Array], name: str) -> list[Array]:
     """Taps, shift, and the map with the ½ of Eq. (1) in it."""
     scale, shift = _norm(tensors, f"{name}.norm")
     taps = tensors[f"{name}.depthwise.weight"][:, 0] * scale[:, None]  # (D/2, 5)
-    assert taps.shape[1] == LIFTING_TAPS
     mapped = 0.5 * tensors[f"{name}.pointwise.weight"][..., 0].T  # (inputs, outputs)
     H = len(mapped)
     square = np.zeros((_up(H), H))

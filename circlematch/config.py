@@ -8,11 +8,13 @@ choice"; `docs/reading.md` gives the reasons. What the paper does not have is ma
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from math import isfinite
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
+from circlematch import gate
 from circlematch.errors import UsageError
+from circlematch.gate import Between, Label, Name, Sha256
 
 __all__ = [
     "ABLATIONS",
@@ -83,18 +85,18 @@ class FrontEnd:
 class Network:
     """The shape of a CircleMatch network, Sections 3.2–3.5, and the ablations of Table 2."""
 
-    width: int = 16  # D
-    classes: int = 12  # K
-    prototypes: int = 5  # M, Section 3.3
-    harmonics: int = 2  # Q, Section 3.4
-    conv_channels: int = 8  # Section 3.2
+    width: Annotated[int, Between(4, 4_096)] = 16  # D
+    classes: Annotated[int, Between(2, 65_536)] = 12  # K
+    prototypes: Annotated[int, Between(1, 256)] = 5  # M, Section 3.3
+    harmonics: Annotated[int, Between(1, 256)] = 2  # Q, Section 3.4
+    conv_channels: Annotated[int, Between(1, 4_096)] = 8  # Section 3.2
     bands: int = 4  # Section 3.2
-    band_features: int = 4  # per band and frame, Section 3.2
-    lifting_blocks: int = 2  # Section 3.2
-    path_temperature: float = 0.25  # τ_p, Section 3.5
-    magnitude_epsilon: float = 1e-8  # ε, Section 3.4
-    leaky_slope: float = 0.2  # our choice
-    initial_scale: float = 1.0  # α before training, our choice
+    band_features: Annotated[int, Between(1, 4_096)] = 4  # per band and frame, Section 3.2
+    lifting_blocks: Annotated[int, Between(1, 256)] = 2  # Section 3.2
+    path_temperature: Annotated[float, Between(1e-4, 1e4)] = 0.25  # τ_p, Section 3.5
+    magnitude_epsilon: Annotated[float, Between(0, 1)] = 1e-8  # ε, Section 3.4
+    leaky_slope: Annotated[float, Between(-10, 10)] = 0.2  # our choice
+    initial_scale: Annotated[float, Between(1e-4, 1e4)] = 1.0  # α before training, our choice
     dropout: float = 0.1  # Section 4.1; applied to the bands' features, our choice
     circular_statistics: bool = True  # Table 2
     cross_moments: bool = True  # Table 2
@@ -250,7 +252,7 @@ class Calibration:
     lowest_per_hour: float  # bounds of 95%
     highest_per_hour: float
     recordings: int
-    fingerprints: str  # of the recordings, in base64
+    fingerprints: tuple[str, ...]  # of the recordings, in lines of base64
 
 
 OPTIMIZERS = ("adamw", "soap")
@@ -322,17 +324,17 @@ class Recipe:
 class Teacher:
     """A larger model that gives distillation targets."""
 
-    name: str
-    parameters: int
-    sha256: str  # of its weights
+    name: Name
+    parameters: Annotated[int, Between(0, 10**9)]
+    sha256: Sha256  # of its weights
 
 
 @dataclass(frozen=True)
 class Specification:
     """Everything that decides what a training run computes, apart from the recordings themselves."""
 
-    task: str
-    labels: tuple[str, ...]
+    task: Name
+    labels: tuple[Label, ...]
     split_rule: str  # in words: how the splits were made
     notes: tuple[str, ...]  # about the dataset
     network: Network
@@ -344,6 +346,8 @@ class Specification:
     def __post_init__(self) -> None:
         if len(self.labels) != self.network.classes:
             raise UsageError(f"there are {len(self.labels)} labels for {self.network.classes} classes")
+        if len(set(self.labels)) != len(self.labels):
+            raise UsageError("two labels are the same")
         if bool(self.teachers) != (self.recipe.distillation > 0):
             raise UsageError("a recipe with distillation above 0 needs teachers, and teachers need such a recipe")
 
@@ -398,14 +402,6 @@ DETECTION = Detection()
 Config = TypeVar(
     "Config", FrontEnd, Network, Augmentation, Negatives, Detection, Calibration, Finish, Recipe, Teacher, Specification
 )
-NESTED: dict[str, type[Any]] = {
-    "augmentation": Augmentation,
-    "finish": Finish,
-    "negatives": Negatives,
-    "network": Network,
-    "recipe": Recipe,
-    "front_end": FrontEnd,
-}
 
 
 def to_dict(config: Any) -> dict[str, Any]:
@@ -414,17 +410,5 @@ def to_dict(config: Any) -> dict[str, Any]:
 
 
 def from_dict(kind: type[Config], values: dict[str, Any]) -> Config:
-    """A configuration read back from plain data; an unknown key is an error, not a silent default."""
-    known = {field.name for field in fields(kind)}
-    unknown = sorted(set(values) - known)
-    if unknown:
-        raise UsageError(f"{kind.__name__} has no {', '.join(unknown)}; it knows {', '.join(sorted(known))}")
-    return kind(**{name: _read_back(name, value) for name, value in values.items()})
-
-
-def _read_back(name: str, value: Any) -> Any:
-    if isinstance(value, dict) and name in NESTED:
-        return from_dict(NESTED[name], value)
-    if isinstance(value, list | tuple):
-        return tuple(from_dict(Teacher, item) if name == "teachers" else item for item in value)
-    return value
+    """A configuration read back from plain data; the gate refuses what does not belong there."""
+    return gate.read(kind, values)

@@ -3,6 +3,7 @@
 CircleMatchError
 ├── UsageError(ValueError)      wrong input; the command line exits with 2
 │   ├── AudioError              a recording or an array of samples that cannot be used
+│   │   └── UnreadableError     a recording that the system did not open, or had no memory for
 │   ├── DatasetError            a folder, list or manifest that is missing or has the wrong contents
 │   └── UnknownModelError       a model that is neither a released name nor a file nor the folder of a run
 ├── DamagedFileError            a model file or checkpoint that is damaged; exit code 1
@@ -29,6 +30,7 @@ __all__ = [
     "DownloadError",
     "MissingExtraError",
     "UnknownModelError",
+    "UnreadableError",
     "UsageError",
     "did_you_mean",
     "require",
@@ -49,6 +51,10 @@ class UsageError(CircleMatchError, ValueError):
 
 class AudioError(UsageError):
     """A recording or an array of samples that cannot be used."""
+
+
+class UnreadableError(AudioError):
+    """A recording that the system did not open, or had no memory for; another time it may be read."""
 
 
 class DatasetError(UsageError):

@@ -150,12 +150,19 @@ def _second_of_best_hit(model: Model, recording: Iterator[Samples]) -> int:
 
 def _most_probable_second(model: Model, recording: Iterator[Samples], label: str) -> int:
     """The first sample of the second in which a class is most probable, every 100 ms; 0 for a clip."""
-    number, probabilities, size = model.labels.index(label), [], 0
-    stream = Stream(model.engine)
+    number, size, stream = model.labels.index(label), 0, Stream(model.engine)
+    windows, best, highest = 0, 0, -1.0
+
+    def note() -> None:
+        nonlocal windows, best, highest
+        if (probability := float(stream.scores()[1][number])) > highest:
+            best, highest = windows, probability
+        windows += 1
+
     for block in recording:
-        stream.push(block, each=lambda: probabilities.append(stream.scores()[1][number]))
+        stream.push(block, each=note)
         size += block.size
-    return 0 if is_clip(size) else int(np.argmax(probabilities)) * BLOCK_FRAMES * FRONT_END.hop_samples
+    return 0 if is_clip(size) else best * BLOCK_FRAMES * FRONT_END.hop_samples
 
 
 def draw(what: Explanation, path: Path) -> None:

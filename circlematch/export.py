@@ -7,6 +7,7 @@ and read the compact form from them, and a row in FORMATS.
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -20,8 +21,9 @@ import numpy.typing as npt
 from circlematch import detection
 from circlematch.config import FRONT_END
 from circlematch.engine import Engine, Stream
-from circlematch.files import write_atomically, write_json
+from circlematch.files import write_together
 from circlematch.model import Model
+from circlematch.text import c_comment, c_name, file_name, json_bytes
 
 __all__ = ["FORMATS", "Format", "agreement", "export", "self_test_clip"]
 
@@ -62,7 +64,7 @@ def export(model: Model, kind: str, folder: Path) -> list[Path]:
 def _to_c(model: Model, folder: Path) -> list[Path]:
     """Write the compact model as an array with a self-test, cm_<name>.h and .c, and the engine."""
     engine = {file: (resources.files("circlematch") / "c" / file).read_bytes() for file in ENGINE}
-    name = _identifier(model.card.name)
+    name = c_name(model.card.name)
     words = np.frombuffer(model.compact, dtype="<u4")
     stream = Stream(model.engine)
     stream.push(self_test_clip())
@@ -71,8 +73,8 @@ def _to_c(model: Model, folder: Path) -> list[Path]:
     values = {
         "name": name,
         "guard": f"CM_{name.upper()}_H",
-        "title": _comment(f"{model.card.name}: {' '.join(model.labels)}"),
-        "origin": _comment(
+        "title": c_comment(f"{model.card.name}: {' '.join(model.labels)}"),
+        "origin": c_comment(
             f"{model.card.parameters:,} parameters, licence {model.card.licence}; trained on {model.card.source}"
         ),
         "words": str(words.size),
@@ -86,8 +88,7 @@ def _to_c(model: Model, folder: Path) -> list[Path]:
         "tolerance": f"{SELF_TEST_TOLERANCE}f",
     }
     files = engine | {f"cm_{name}.h": _filled(HEADER, values), f"cm_{name}.c": _filled(SOURCE, values)}
-    for file, data in files.items():
-        write_atomically(folder / file, lambda stream, data=data: stream.write(data))  # type: ignore[misc]
+    write_together({folder / file: data for file, data in files.items()})
     return [folder / file for file in (f"cm_{name}.h", f"cm_{name}.c", *ENGINE)]
 
 
@@ -101,33 +102,32 @@ def _from_c(paths: list[Path]) -> bytes:
 def _to_bundle(model: Model, folder: Path) -> list[Path]:
     """Write <name>.cm, the compact model, and <name>.json, its manifest."""
     card = model.card
-    binary, manifest = folder / f"{card.name}.cm", folder / f"{card.name}.json"
-    write_atomically(binary, lambda stream: stream.write(model.compact))
-    write_json(
-        manifest,
-        {
-            "model": card.name,
-            "file": binary.name,
-            "bytes": len(model.compact),
-            "sha256": hashlib.sha256(model.compact).hexdigest(),
-            "labels": list(model.labels),
-            "background": [label for label in model.labels if label in detection.BACKGROUND],
-            "detection": asdict(card.detection),
-            "sample_rate_hz": FRONT_END.sample_rate_hz,
-            "window_ms": FRONT_END.clip_ms,
-            "step_ms": detection.BLOCK_FRAMES * FRONT_END.hop_ms,
-            "width": card.network.width,
-            "parameters": card.parameters,
-            "task": card.task,
-            "accuracy": card.accuracy,
-            "licence": card.licence,
-            "source": card.source,
-            "commit": card.commit,
-            "version": card.version,
-            "self_test_sound": f"one second, computed by circlematch.export.self_test_clip from {SEED}",
-            "self_test_scores": [round(float(score), 5) for score in model.engine.clip(self_test_clip()).scores],
-        },
-    )
+    stem = file_name(card.name)
+    binary, manifest = folder / f"{stem}.cm", folder / f"{stem}.json"
+    said = {
+        "model": card.name,
+        "file": binary.name,
+        "bytes": len(model.compact),
+        "sha256": hashlib.sha256(model.compact).hexdigest(),
+        "labels": list(model.labels),
+        "background": [label for label in model.labels if label in detection.BACKGROUND],
+        "detection": asdict(card.detection),
+        "sample_rate_hz": FRONT_END.sample_rate_hz,
+        "window_ms": FRONT_END.clip_ms,
+        "step_ms": detection.BLOCK_FRAMES * FRONT_END.hop_ms,
+        "width": card.network.width,
+        "parameters": card.parameters,
+        "task": card.task,
+        "accuracy": card.accuracy,
+        "licence": card.licence,
+        "source": card.source,
+        "commit": card.commit,
+        "version": card.version,
+        "self_test_sound": f"one second, computed by circlematch.export.self_test_clip from {SEED}",
+        "self_test_scores": [round(float(score), 5) for score in model.engine.clip(self_test_clip()).scores],
+    }
+    text = json.dumps(said, indent=2, ensure_ascii=False) + "\n"
+    write_together({binary: model.compact, manifest: json_bytes(text)})
     return [binary, manifest]
 
 
@@ -166,21 +166,6 @@ def _torch_scores(model: Model) -> npt.NDArray[np.float32]:
 
 def _filled(template: str, values: dict[str, str]) -> bytes:
     return re.sub(r"@(\w+)@", lambda match: values[match[1]], template).encode()
-
-
-def _identifier(name: str) -> str:
-    return re.sub(r"\W", "_", name, flags=re.ASCII)
-
-
-def _comment(text: str) -> str:
-    """Any text as part of a C comment: on one line, with nothing in it that ends, opens or continues a comment.
-
-    A backslash or the trigraph for it joins a line with the next, and so could join the two characters that end a
-    comment. Characters that are not printed include those that show text in another order than compilers read it.
-    """
-    line = " ".join(text.split()).replace("\\", "/")
-    line = "".join(character if character.isprintable() else "?" for character in line)
-    return re.sub(r"\*(?=/)|/(?=\*)|\?(?=\?)", r"\g<0> ", line)
 
 
 def _lines(values: list[str], width: int) -> str:

@@ -2,24 +2,37 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import IO, Any, BinaryIO
+
+from circlematch.text import json_bytes
 
 try:
     import fcntl
 except ImportError:  # Windows has no fcntl; nothing is locked there
     fcntl = None  # type: ignore[assignment]
 
-__all__ = ["is_address", "is_locked", "locked", "whole_folder", "write_atomically", "write_json"]
+__all__ = [
+    "flush_folder",
+    "is_address",
+    "is_locked",
+    "locked",
+    "try_lock",
+    "whole_folder",
+    "write_atomically",
+    *("remove_parts", "write_json", "write_together"),
+]
 
 LOCK = "lock"
+PART = ".part"  # the end of every temporary name
 TRIES = 5
 ADDRESS = re.compile(r"[a-z][a-z0-9+.-]+:/", re.IGNORECASE)  # pathlib makes one slash of two; C:/ is a Windows drive
 
@@ -31,9 +44,38 @@ def is_address(path: str | Path) -> bool:
 
 def write_atomically(path: Path, write: Callable[[BinaryIO], object]) -> None:
     """Let `write` fill a temporary file next to `path`, then rename it to `path`."""
+    with _beside(path, write) as name:
+        os.replace(name, path)
+        flush_folder(path.parent)
+
+
+def write_together(files: dict[Path, bytes]) -> None:
+    """Write several files of one folder: all, or after an error none of them that was not there before."""
+    made: list[Path] = []
+    with ExitStack() as stack:
+        parts = {path: stack.enter_context(_beside(path, _writer(data))) for path, data in files.items()}
+        try:
+            for path, name in parts.items():
+                if not path.exists():
+                    made.append(path)
+                os.replace(name, path)
+            flush_folder(next(iter(files)).parent)
+        except BaseException:
+            for path in made:
+                path.unlink(missing_ok=True)
+            raise
+
+
+def _writer(data: bytes) -> Callable[[BinaryIO], object]:
+    return lambda stream: stream.write(data)
+
+
+@contextmanager
+def _beside(path: Path, write: Callable[[BinaryIO], object]) -> Iterator[str]:
+    """The name of a temporary file next to `path`, written and flushed to the disk; an error removes it."""
     path.parent.mkdir(parents=True, exist_ok=True)
     try:
-        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
+        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=PART, dir=path.parent)
     except OSError as error:
         error.filename = str(path)
         raise
@@ -43,7 +85,7 @@ def write_atomically(path: Path, write: Callable[[BinaryIO], object]) -> None:
             stream.flush()
             os.fsync(stream.fileno())
         os.chmod(name, 0o666 & ~_umask())  # mkstemp gives access to the owner only
-        os.replace(name, path)
+        yield name
     except BaseException as error:
         Path(name).unlink(missing_ok=True)
         if isinstance(error, OSError) and error.filename in (None, name):
@@ -51,12 +93,32 @@ def write_atomically(path: Path, write: Callable[[BinaryIO], object]) -> None:
         raise
 
 
+def remove_parts(folder: Path) -> None:
+    """Remove what killed processes left in a folder that this process alone writes to."""
+    for part in folder.glob(f".*{PART}"):
+        part.unlink(missing_ok=True)
+
+
+def flush_folder(folder: Path) -> None:
+    """Flush the names in a folder to the disk, so that a rename in it outlasts a power failure."""
+    if os.name != "posix":
+        return
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP):  # some network disks cannot flush a folder
+            raise
+    finally:
+        os.close(handle)
+
+
 @contextmanager
 def whole_folder(path: Path) -> Iterator[Path]:
     """A temporary folder next to `path`, renamed to `path` at the end and removed if an error comes first."""
     path.parent.mkdir(parents=True, exist_ok=True)
     try:
-        with tempfile.TemporaryDirectory(prefix=f".{path.name}.", suffix=".part", dir=path.parent) as beside:
+        with tempfile.TemporaryDirectory(prefix=f".{path.name}.", suffix=PART, dir=path.parent) as beside:
             folder = Path(beside, path.name)  # one level down: only the owner may enter `beside`
             folder.mkdir()
             yield folder
@@ -76,7 +138,7 @@ def _umask() -> int:
 def write_json(path: Path, value: Any) -> None:
     """Write `value` as indented JSON, atomically."""
     text = json.dumps(value, indent=2, ensure_ascii=False) + "\n"
-    write_atomically(path, lambda stream: stream.write(text.encode()))
+    write_atomically(path, lambda stream: stream.write(json_bytes(text)))
 
 
 @contextmanager
@@ -84,11 +146,13 @@ def locked(folder: Path) -> Iterator[bool]:
     """Lock a folder for this process; False if another process has it. The system releases it when the process ends."""
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / LOCK).open("a") as stream:
-        yield fcntl is None or any(_try_lock(stream) for _ in range(TRIES))
+        yield any(try_lock(stream) for _ in range(TRIES))
 
 
-def _try_lock(stream: IO[str]) -> bool:
-    """Try to lock. A caller retries, because `is_locked` in another process takes the lock for a moment."""
+def try_lock(stream: IO[Any]) -> bool:
+    """Try to lock an open file, for a moment. A caller retries: `is_locked` in another process locks for a moment."""
+    if fcntl is None:
+        return True
     try:
         fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -9,20 +9,22 @@ from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from importlib import resources
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from circlematch import audio, detection
+from circlematch import audio, detection, gate
 from circlematch._version import __version__
 from circlematch.compact import compact
-from circlematch.config import DETECTION, FRONT_END, Calibration, Detection, Network, Recipe, Specification, from_dict
+from circlematch.config import DETECTION, FRONT_END, Calibration, Detection, Network, Recipe, Specification
 from circlematch.engine import Engine, RawHit
 from circlematch.errors import DamagedFileError, UnknownModelError, UsageError, did_you_mean
 from circlematch.files import is_address
+from circlematch.gate import Between, Letters, Name
 from circlematch.parameters import Tensors, check_tensors, parameter_count
 from circlematch.safetensors import digest, read_safetensors, write_safetensors
+from circlematch.text import on_one_line
 
 __all__ = ["MODEL_FILE", "Card", "Finished", "Model", "Prediction", "load", "read_model", "write_model"]
 
@@ -38,7 +40,7 @@ class Finished:
     """The numbers that finishing applied (circlematch.training.finish), so that it can be undone and repeated."""
 
     word_biases: tuple[float, ...] = ()  # added to the classes' biases; empty if they were not balanced
-    temperature: float = 1.0  # by which all scores were then divided
+    temperature: Annotated[float, Between(1e-6, 1e6)] = 1.0  # by which all scores were then divided
 
 
 @dataclass(frozen=True)
@@ -46,15 +48,15 @@ class Card:
     """The metadata of a model, stored inside its file."""
 
     specification: Specification
-    epochs: int  # trained so far
-    accuracy: dict[str, float]  # split -> share of clips classified correctly
+    epochs: Annotated[int, Between(0, 10**9)]  # trained so far
+    accuracy: dict[str, Annotated[float, Between(0, 1)]]  # split -> share of clips classified correctly
     licence: str
     source: str
     finished: Finished = Finished()
     detection: Detection = DETECTION
     calibration: Calibration | None = None  # how the thresholds were chosen
-    commit: str | None = None
-    version: str = __version__  # of the package that wrote the file
+    commit: Annotated[str | None, Letters(1, 100)] = None
+    version: Name = __version__  # of the package that wrote the file
     notes: tuple[str, ...] = ()
 
     @property
@@ -98,26 +100,19 @@ class Card:
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> Card:
-        """Read it back. The format number is checked first."""
+        """Read it back through the gate. The format number is checked first."""
         values = dict(values)
         if (found := values.pop("format", None)) != FORMAT:
-            raise UsageError(f"its format is {found}, this version of circlematch reads {FORMAT}")
-        specification = from_dict(Specification, values.pop("specification"))
-        if values.pop("name") != specification.name:
+            raise UsageError(f"its format is {gate.shown(found)}, this version of circlematch reads {FORMAT}")
+        name = values.pop("name", None)
+        card = gate.read(cls, values)
+        if name != card.name:
             raise UsageError("its name does not fit its specification")
-        finished = dict(values.pop("finished"))
-        detection = from_dict(Detection, values.pop("detection", {}))
-        if detection.thresholds and len(detection.thresholds) != len(specification.labels):
-            raise UsageError(f"it has {len(detection.thresholds)} thresholds for {len(specification.labels)} classes")
-        calibration = values.pop("calibration", None)
-        return cls(
-            specification,
-            finished=Finished(tuple(finished.pop("word_biases")), **finished),
-            detection=detection,
-            calibration=from_dict(Calibration, calibration) if calibration else None,
-            notes=tuple(values.pop("notes")),
-            **values,
-        )
+        if card.finished.word_biases and len(card.finished.word_biases) != len(card.labels):
+            raise UsageError(f"it has {len(card.finished.word_biases)} word biases for {len(card.labels)} labels")
+        if card.detection.thresholds and len(card.detection.thresholds) != len(card.labels):
+            raise UsageError(f"it has {len(card.detection.thresholds)} thresholds for {len(card.labels)} labels")
+        return card
 
 
 @dataclass(frozen=True)
@@ -191,7 +186,8 @@ class Model:
     @cached_property
     def compact(self) -> bytes:
         """The compact form, which the C engine runs and `circlematch export` writes."""
-        return compact(self.card.network, self.tensors, self.labels, detection.BACKGROUND, self.card.detection)
+        with np.errstate(over="ignore", invalid="ignore"):  # the engine refuses what is not finite
+            return compact(self.card.network, self.tensors, self.labels, detection.BACKGROUND, self.card.detection)
 
     @cached_property
     def engine(self) -> Engine:
@@ -201,6 +197,7 @@ class Model:
 
 def write_model(path: Path, card: Card, tensors: Tensors, extra: dict[str, npt.NDArray[Any]] | None = None) -> str:
     """Write a model file and return the SHA-256 of its weights. `extra` holds further tensors, for checkpoints."""
+    Card.from_json(card.to_json())  # what cannot be read is not written
     weights_digest = digest(dict(tensors))
     everything = {**tensors, **(extra or {})}
     values = {**card.to_json(), "sha256": weights_digest, "sha256_all": digest(everything)}
@@ -214,22 +211,28 @@ def _card_digest(values: dict[str, Any]) -> str:
     return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
 
 
+def _card_in(metadata: dict[str, str]) -> tuple[Card, str, str]:
+    """The card, and the checksums of the weights and of all tensors that it states. The card's own is checked."""
+    values = json.loads(metadata[METADATA_KEY])
+    expected_card = values.pop("sha256_card", None)
+    found_card = _card_digest(values)
+    expected, expected_all = values.pop("sha256", None), values.pop("sha256_all", None)
+    card = Card.from_json(values)
+    if found_card != expected_card:
+        raise UsageError("its checksum does not match its card; get the file again")
+    return card, expected, expected_all
+
+
 def read_model(path: Path) -> tuple[Model, dict[str, npt.NDArray[Any]]]:
     """A model and the extra tensors of its file. An inconsistent file raises DamagedFileError."""
     arrays, metadata = read_safetensors(path)
     if METADATA_KEY not in metadata:
         raise DamagedFileError(f"{path} is a safetensors file, but not a CircleMatch model")
     try:
-        values = json.loads(metadata[METADATA_KEY])
-        expected_card = values.pop("sha256_card", None)
-        found_card = _card_digest(values)
-        expected, expected_all = values.pop("sha256"), values.pop("sha256_all")
-        card = Card.from_json(values)
-        if found_card != expected_card:
-            raise UsageError("its checksum does not match its card; get the file again")
-        parameter_count(card.network)
-    except (ValueError, TypeError, KeyError, AttributeError, ArithmeticError, RecursionError) as error:
-        raise DamagedFileError(f"{path} cannot be read as a CircleMatch model: {error}") from error
+        card, expected, expected_all = _card_in(metadata)
+    except (ValueError, TypeError, AttributeError, RecursionError) as error:
+        reason = on_one_line(str(error))
+        raise DamagedFileError(f"{path} cannot be read as a CircleMatch model: {reason}") from error
     extra = {name: array for name, array in arrays.items() if not name.startswith(("encoder.", "head."))}
     tensors: Tensors = {name: array for name, array in arrays.items() if name not in extra}
     check_tensors(tensors, card.network, str(path))

@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from circlematch.config import FRONT_END, Network
 from circlematch.errors import DamagedFileError
+from circlematch.text import printable
 
 __all__ = [
     *("Tensors", "buffer_shapes", "check_tensors", "descriptor_mask", "initial_tensors"),
@@ -112,13 +113,18 @@ def initial_tensors(network: Network, seed: int) -> Tensors:
 
 
 def check_tensors(tensors: Tensors, network: Network, where: str) -> None:
-    """Raise unless these are exactly the network's tensors, in their shapes, and finite."""
+    """Raise unless these are exactly the network's tensors: float32 in their shapes, finite, variances not negative."""
     expected = parameter_shapes(network) | buffer_shapes(network)
     for name in sorted(expected.keys() ^ tensors.keys()):
         state = "is missing" if name in expected else "does not belong there"
-        raise DamagedFileError(f"{where} is damaged: the tensor {name} {state}; get the file again")
+        raise DamagedFileError(f"{where} is damaged: the tensor {printable(name)} {state}; get the file again")
     for name, shape in expected.items():
-        if tensors[name].shape != shape:
-            raise DamagedFileError(f"{where} is damaged: {name} has the shape {tensors[name].shape}, not {shape}")
-        if not np.isfinite(tensors[name]).all():
+        tensor = tensors[name]
+        if tensor.shape != shape:
+            raise DamagedFileError(f"{where} is damaged: {name} has the shape {tensor.shape}, not {shape}")
+        if tensor.dtype != np.float32:
+            raise DamagedFileError(f"{where} is damaged: {name} holds {tensor.dtype} numbers, not float32")
+        if not np.isfinite(tensor).all():
             raise DamagedFileError(f"{where} is damaged: {name} holds NaN or infinite numbers; get the file again")
+        if name.endswith("running_var") and (tensor < 0).any():
+            raise DamagedFileError(f"{where} is damaged: {name} holds negative variances; get the file again")

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
+from functools import wraps
 from pathlib import Path
-from typing import NoReturn
+from typing import Concatenate, NoReturn, ParamSpec, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -12,10 +14,33 @@ import numpy.typing as npt
 from circlematch import audio, detection
 from circlematch.config import FRONT_END
 from circlematch.engine import Stream
-from circlematch.errors import AudioError
+from circlematch.errors import AudioError, UsageError
 from circlematch.model import Model, Prediction, load
 
 __all__ = ["Spotter"]
+
+Given = ParamSpec("Given")
+Returned = TypeVar("Returned")
+
+
+def _one_thread_at_a_time(
+    method: Callable[Concatenate[Spotter, Given], Returned],
+) -> Callable[Concatenate[Spotter, Given], Returned]:
+    """A method that raises while another thread is in one of them; the engine works without Python's global lock."""
+
+    @wraps(method)
+    def entered(self: Spotter, /, *given: Given.args, **named: Given.kwargs) -> Returned:
+        if not self._inside.acquire(blocking=False):
+            raise UsageError(
+                "two threads use this Spotter at the same time; give each thread a Spotter of its own (they may share "
+                "the model), or let them take turns"
+            )
+        try:
+            return method(self, *given, **named)
+        finally:
+            self._inside.release()
+
+    return entered
 
 
 class Spotter:
@@ -26,6 +51,8 @@ class Spotter:
             print(hit.label, hit.score, hit.start, hit.end)
         for hit in spotter.feed(chunk, sample_rate=48000):
             print(hit.label, hit.score, hit.start, hit.end)
+
+    Threads may take turns with a Spotter, but not use it at the same time. They may share a model.
 
     The hits do not depend on the chunks, and memory does not grow with the recording. A hit is returned once its
     score stops rising, about three quarters of a second after the keyword's end.
@@ -52,6 +79,7 @@ class Spotter:
         self._begun = False  # whether the recording has samples, and has not ended
         self._samples = 0  # of this recording so far, or of the last one if no new one has begun
         self._opening = np.zeros(FRONT_END.clip_samples, dtype=np.float32)  # its first second
+        self._inside = threading.RLock()  # held by the thread that is in a method
 
     def __repr__(self) -> str:
         every = 1 if self.every_frame else detection.BLOCK_FRAMES
@@ -75,6 +103,7 @@ class Spotter:
             yield from self.push(block)
         yield from self.finish()
 
+    @_one_thread_at_a_time
     def feed(self, chunk: npt.ArrayLike, sample_rate: int) -> list[detection.Hit]:
         """Process a chunk of any length, integers or floats, (samples,) or (samples, channels), and return new hits."""
         rate = audio.as_rate(sample_rate)
@@ -90,6 +119,7 @@ class Spotter:
         self._converter = converter
         return hits
 
+    @_one_thread_at_a_time
     def push(self, samples: audio.Samples) -> list[detection.Hit]:
         """Process samples as `circlematch.read` returns them, mono float32 at 16 kHz, and return new hits."""
         audio.check_prepared(samples)
@@ -101,6 +131,7 @@ class Spotter:
         self._samples += samples.size
         return [self.model.hit(raw) for raw in self._stream.push(samples)]
 
+    @_one_thread_at_a_time
     def finish(self) -> list[detection.Hit]:
         """End the recording and return its last hits. The next chunk begins a new recording."""
         hits = [] if self._converter is None else self.push(self._converter.finish())
@@ -109,6 +140,7 @@ class Spotter:
         self._begun, self._converter = False, None
         return hits
 
+    @_one_thread_at_a_time
     def reset(self) -> None:
         """Discard the recording so far. The next chunk begins a new recording."""
         self._stream.reset()
@@ -116,6 +148,7 @@ class Spotter:
         self._opening[:] = 0
 
     @property
+    @_one_thread_at_a_time
     def scores(self) -> dict[str, float] | None:
         """Class probabilities of the newest window of one second, or None before the first window."""
         if not self._begun or self._stream.newest < 0:

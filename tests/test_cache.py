@@ -14,15 +14,22 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import soundfile
 from layouts import write_level
 
+from circlematch import audio as audio_module
 from circlematch.audio import blocks
+from circlematch.cli import main
+from circlematch.config import FrontEnd
 from circlematch.data import cache as cache_module
+from circlematch.data import entries
 from circlematch.data.cache import AudioCache, decode, default_cache, load_split
+from circlematch.data.cache import _key as key_of
 from circlematch.data.dataset import Clip, Dataset
 from circlematch.errors import DatasetError
 
 LEVELS = (100, 200, 300, 400)
+Patch = pytest.MonkeyPatch
 
 
 @pytest.fixture
@@ -448,6 +455,255 @@ def test_a_damaged_entry_is_made_again(paths: list[Path], cache: Path, name: str
         os.truncate(entry / name, (entry / name).stat().st_size // 2)
 
     assert decode_files(paths, cache).audio[:, 0].tolist() == list(LEVELS)
+
+
+# ---- what a power failure, a bad disk or another program did -----------------------------------------------
+
+DAMAGE: dict[str, Callable[[Path], object]] = {
+    "empty audio": lambda entry: (entry / "audio.npy").write_bytes(b""),
+    "audio of other clips": lambda entry: np.save(entry / "audio.npy", np.zeros((3, 16_000), np.int16)),
+    "audio of another type": lambda entry: np.save(entry / "audio.npy", np.zeros((4, 16_000), np.float32)),
+    "pickled audio": lambda entry: np.save(entry / "audio.npy", np.array([{}, 1]), allow_pickle=True),
+    "empty index": lambda entry: (entry / "index.json").write_bytes(b""),
+    "index of other files": lambda entry: (entry / "index.json").write_text('{"broken": [[17, "x"]], "unreadable": 0}'),
+    "index that is a list": lambda entry: (entry / "index.json").write_text("[]"),
+    "index in words": lambda entry: (entry / "index.json").write_text('{"broken": [["a", "b"]]}'),
+    "index without end": lambda entry: (entry / "index.json").write_text("[" * 100_000),
+    "empty seal": lambda entry: (entry / "seal.json").write_bytes(b""),
+    "seal that is a number": lambda entry: (entry / "seal.json").write_text("5"),
+    "no seal": lambda entry: (entry / "seal.json").unlink(),
+    "flipped sample": lambda entry: flip(entry / "audio.npy", 128 + 2 * 16_000 + 7),
+    "flipped sample at the end": lambda entry: flip(entry / "audio.npy", 128 + 4 * 32_000 - 1),
+    "folder for a file": lambda entry: ((entry / "audio.npy").unlink(), (entry / "audio.npy").mkdir()),
+}
+
+
+def flip(path: Path, place: int) -> None:
+    with path.open("rb+") as stream:
+        stream.seek(place)
+        byte = stream.read(1)[0]
+        stream.seek(place)
+        stream.write(bytes([byte ^ 1]))
+
+
+def sealed(entry: Path) -> None:
+    """Make the seal fit what stands there now, so that only the reader of the entry can refuse it."""
+    sums = {path.name: entries._sums(path) for path in sorted(entry.iterdir()) if path.name != "seal.json"}
+    (entry / "seal.json").write_text(json.dumps({"files": sums, "crc32": entries._crc_of(sums)}))
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+@pytest.mark.parametrize("with_seal", [False, True])
+def test_any_entry_that_cannot_be_read_is_a_miss_and_made_anew(
+    paths: list[Path], cache: Path, damage: str, with_seal: bool
+) -> None:
+    decode_files(paths, cache)
+    (entry,) = cache.iterdir()
+    DAMAGE[damage](entry)
+    if with_seal and "seal" not in damage and "flipped" not in damage and "folder" not in damage:
+        sealed(entry)
+
+    store = decode_files(paths, cache)
+
+    assert [np.unique(row).tolist() for row in store.audio] == [[level] for level in LEVELS]
+    assert store.broken == {}
+    assert entries.is_whole(entry, thorough=True)
+
+
+def test_one_flipped_bit_anywhere_is_found_on_request(paths: list[Path], cache: Path, monkeypatch: Patch) -> None:
+    monkeypatch.setattr(entries, "PIECE_BYTES", 64)  # more pieces than are compared when an entry is opened
+    decode_files(paths, cache)
+    (entry,) = cache.iterdir()
+    for place in range(0, (entry / "audio.npy").stat().st_size, 9_973):
+        flip(entry / "audio.npy", place)
+        assert not entries.is_whole(entry, thorough=True)
+        flip(entry / "audio.npy", place)
+    assert entries.is_whole(entry, thorough=True)
+
+
+def test_an_entry_is_flushed_before_it_gets_its_name(paths: list[Path], cache: Path, monkeypatch: Patch) -> None:
+    order: list[str] = []
+    inode_of = {}
+    fsync, rename = os.fsync, Path.rename
+
+    def flushed(handle: int) -> None:
+        order.append(f"flush {os.fstat(handle).st_ino}")
+        fsync(handle)
+
+    def renamed(path: Path, target: Path) -> Path:
+        inode_of.update({file.name: file.stat().st_ino for file in path.iterdir()})
+        order.append("rename")
+        return rename(path, target)
+
+    monkeypatch.setattr(os, "fsync", flushed)
+    monkeypatch.setattr(Path, "rename", renamed)
+    decode_files(paths, cache)
+
+    at = order.index("rename")
+    for name in ("audio.npy", "index.json", "seal.json"):
+        assert f"flush {inode_of[name]}" in order[:at], name
+    assert f"flush {cache.stat().st_ino}" in order[at:]
+
+
+# ---- the key -----------------------------------------------------------------------------------------------
+
+
+def test_the_key_changes_with_the_second_the_rate_the_length_and_the_format(
+    paths: list[Path], monkeypatch: Patch
+) -> None:
+    keys = {key_of([(paths[0], 0)]), key_of([(paths[0], 1)]), key_of([(paths[0], 0), (paths[0], 1)])}
+    for front_end in (FrontEnd(sample_rate_hz=8_000, clip_ms=2_000), FrontEnd(clip_ms=500)):
+        with monkeypatch.context() as patched:
+            patched.setattr(cache_module, "FRONT_END", front_end)
+            keys.add(key_of([(paths[0], 0)]))
+    with monkeypatch.context() as patched:
+        patched.setattr(cache_module, "FORMAT", 99)
+        keys.add(key_of([(paths[0], 0)]))
+    assert len(keys) == 6
+
+
+def test_seconds_of_one_file_are_not_mistaken_for_each_other(tmp_path: Path, cache: Path) -> None:
+    path = write_level(tmp_path / "a.wav", 0, samples=32_000)
+    soundfile.write(path, np.repeat(np.int16([10, 20]), 16_000), 16_000)
+    assert decode([(path, 0)], cache).audio[0, 0] == 10
+    assert decode([(path, 1_000)], cache).audio[0, 0] == 20
+    assert decode([(path, 0), (path, 1_000)], cache).audio[:, 0].tolist() == [10, 20]
+
+
+@pytest.mark.parametrize("place", [50, -50])
+def test_a_file_of_the_same_size_and_time_with_another_head_or_tail_is_decoded_again(
+    paths: list[Path], cache: Path, place: int
+) -> None:
+    before, status = decode_files(paths, cache).audio.copy(), paths[2].stat()
+    data = bytearray(paths[2].read_bytes())
+    data[place] ^= 1
+    paths[2].write_bytes(data)
+    os.utime(paths[2], ns=(status.st_atime_ns, status.st_mtime_ns))
+    assert (decode_files(paths, cache).audio != before).sum() == 1
+
+
+# ---- files that fail ---------------------------------------------------------------------------------------
+
+
+class Failing:
+    """A file in libsndfile that fails with any error."""
+
+    def __init__(self, error: BaseException) -> None:
+        self.error = error
+
+    def __call__(self, name: object) -> object:
+        raise self.error
+
+
+@pytest.mark.parametrize(
+    "error", [MemoryError(), ValueError("odd"), OverflowError(), SystemError("soxr"), OSError(errno.EIO, "I/O error")]
+)
+def test_a_file_that_fails_in_any_way_is_named_and_the_others_are_read(
+    paths: list[Path], cache: Path, monkeypatch: Patch, error: Exception
+) -> None:
+    whole = audio_module._FromBeginningToEnd
+    monkeypatch.setattr(
+        audio_module,
+        "_FromBeginningToEnd",
+        lambda name: Failing(error)(name) if os.fsencode(paths[1]) == name else whole(name),
+    )
+    said: list[str] = []
+    split = load_split(dataset([Clip(path, 0) for path in paths]), "train", cache, said.append)
+
+    assert [int(clip[0]) for clip in split.clips(slice(None))] == [100, 300, 400]
+    assert list(split.broken) == [paths[1]]
+    assert any(str(paths[1]) in line for line in said)
+
+
+def test_a_file_that_failed_for_want_of_memory_is_tried_again_the_next_time(
+    paths: list[Path], cache: Path, monkeypatch: Patch
+) -> None:
+    with monkeypatch.context() as patched:
+        patched.setattr(audio_module, "_FromBeginningToEnd", Failing(MemoryError()))
+        assert len(decode_files(paths, cache).broken) == 4
+    assert decode_files(paths, cache).broken == {}
+    assert left_in(cache) == [decode_files(paths, cache).key]
+
+
+@pytest.mark.skipif(os.name != "posix" or os.geteuid() == 0, reason="root may read every file")
+def test_a_file_without_permission_is_read_once_it_is_given(paths: list[Path], cache: Path) -> None:
+    paths[0].chmod(0)
+    assert list(decode_files(paths, cache).broken) == [paths[0]]
+    paths[0].chmod(0o600)
+    assert decode_files(paths, cache).broken == {}
+
+
+# ---- orphans, listing and pruning --------------------------------------------------------------------------
+
+
+def aged(path: Path, days: float) -> Path:
+    moment = time.time() - days * 86_400
+    for file in (*path.rglob("*"), path):
+        os.utime(file, (moment, moment))
+    return path
+
+
+def orphan(cache: Path, name: str, days: float) -> Path:
+    (cache / name).mkdir(parents=True)
+    (cache / name / "audio.npy").write_bytes(bytes(1000))
+    return aged(cache / name, days)
+
+
+def test_what_a_killed_run_left_goes_after_a_day(paths: list[Path], cache: Path) -> None:
+    orphan(cache, ".0123.abc.part", 1.1)
+    young = orphan(cache, ".4567.abc.part", 0.9)
+    writing = orphan(cache, ".89ab.abc.part", 2)
+    os.utime(writing / "audio.npy")
+
+    decode_files(paths, cache)
+
+    assert {".4567.abc.part", ".89ab.abc.part"} < set(left_in(cache))
+    assert len(left_in(cache)) == 3
+    assert young.exists()
+
+
+def cached(capsys: pytest.CaptureFixture[str], *options: str) -> list[dict[str, object]]:
+    """What `circlematch data cache --json` says."""
+    assert main(["data", "cache", "--json", *options]) == 0
+    return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+
+
+def test_the_command_lists_checks_and_prunes(
+    paths: list[Path], private_cache: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cached(capsys) == []
+    keys = [decode_files(some, private_cache).key for some in (paths, paths[1:])]
+    orphan(private_cache, ".0123.abc.part", 3)
+    aged(private_cache / keys[0], 40)
+    rows = cached(capsys)
+    assert [row["file"] for row in rows] == [keys[1], ".0123.abc.part", keys[0]]
+    assert rows[2]["used_days_ago"] == pytest.approx(40, abs=0.1)
+    assert rows[2]["bytes"] == sum(file.stat().st_size for file in (private_cache / keys[0]).iterdir())
+
+    flip(private_cache / keys[1] / "audio.npy", 500)
+    states = {row["file"]: row["state"] for row in cached(capsys, "--check")}
+    assert states == {keys[0]: "whole", keys[1]: "damaged, deleted", ".0123.abc.part": "unfinished"}
+    assert left_in(private_cache) == sorted([".0123.abc.part", keys[0]])
+
+    decode_files(paths[1:], private_cache)
+    orphan(private_cache, ".0124.abc.part", 3)
+    states = {row["file"]: row["state"] for row in cached(capsys, "--prune", "30")}
+    assert states[keys[0]] == "pruned"
+    assert states[keys[1]] == ""
+    cached(capsys, "--prune", "0")
+    assert left_in(private_cache) == []
+    assert main(["data", "cache"]) == 0
+    assert "0.0 MB in 0 entries" in capsys.readouterr().out
+    assert main(["data", "cache", "--prune", "-1"]) == 2
+
+
+def test_using_an_entry_keeps_it_from_being_pruned(
+    paths: list[Path], private_cache: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    decode_files(paths, private_cache)
+    aged(next(private_cache.iterdir()), 40)
+    decode_files(paths, private_cache)
+    assert [row["state"] for row in cached(capsys, "--prune", "30")] == [""]
 
 
 # ---- its folder ------------------------------------------------------------------------------------------

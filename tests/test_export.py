@@ -6,7 +6,7 @@ import hashlib
 import json
 import re
 import subprocess
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from importlib import resources
 from pathlib import Path
 
@@ -20,6 +20,7 @@ import circlematch
 from circlematch.cli import main
 from circlematch.engine import Engine
 from circlematch.export import FORMATS, Format, agreement, export, self_test_clip
+from circlematch.model import Card
 
 Capture = pytest.CaptureFixture[str]
 
@@ -120,6 +121,17 @@ def test_the_engine_in_one_file_compiles_to_the_same_instructions(
     assert texts[0] == texts[1]
 
 
+@dataclass(frozen=True)
+class Named(Card):
+    """A card whose model has any name at all."""
+
+    called: str = ""
+
+    @property
+    def name(self) -> str:
+        return self.called
+
+
 # Texts that would end a comment, open another or join it with the next line, if they stood in C as they are.
 HOSTILE = [
     "*/ int main(void) { return 1; } /*",
@@ -150,6 +162,37 @@ def test_no_label_and_no_licence_leaves_its_comment(tmp_path: Path, text: str) -
         assert len(lines) == 4
         assert not [line for line in lines if line.endswith(("\\", "??/"))]
         assert lines[2].startswith(" * Written by `circlematch export")
+
+
+NAMES = [
+    "../../escaped",
+    "/tmp/absolute",
+    "a/b",
+    "..",
+    "con",
+    "-rf",
+    ".hidden",
+    "d4\\..\\x",
+    "C:evil",
+    "\0",
+    "é" * 300,
+    "",
+]
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+@pytest.mark.parametrize("name", NAMES)
+def test_no_name_of_a_model_leads_out_of_the_folder(tmp_path: Path, kind: str, name: str) -> None:
+    model = circlematch.load("d4-gsc1")
+    of_a_task = replace(model.card, specification=replace(model.card.specification, task=name))
+    folder = tmp_path / "deep" / "out"
+    for card in (of_a_task, Named(**vars(model.card), called=name)):
+        paths = export(replace(model, card=card), kind, folder)
+        assert agreement(replace(model, card=card), kind, paths)["unchanged"]
+        assert all(path.parent == folder and path.is_file() for path in paths)
+        assert not [path.name for path in paths if path.name.startswith(("-", "."))]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["deep"]
+    assert [path.name for path in (tmp_path / "deep").iterdir()] == ["out"]
 
 
 def test_the_self_test_sound_is_loud_and_quiet_and_its_scores_differ() -> None:

@@ -1,4 +1,4 @@
-"""The fuzzers of tests/fuzz: a short run of each finds nothing, and finds faults that were planted in the engine."""
+"""The fuzzers of tests/fuzz: a short run of each finds nothing, and finds faults that were planted."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ ROOT = Path(__file__).resolve().parent.parent
 RUNS = {"model": 20_000, "model-compact": 20_000, "stream": 100, "stream-compact": 100}
 
 fuzz = load_script("tests/fuzz/fuzz.py")
+fuzz_files = load_script("tests/fuzz/fuzz_files.py")
+FILES = {"model": 300, "audio": 600}  # of the Python readers
 
 
 @cache
@@ -100,3 +102,43 @@ def test_ten_million_executions_found_nothing() -> None:
     assert record["harnesses"].keys() == fuzz.HARNESSES.keys()
     assert all(row["executions"] >= 100_000 for row in record["harnesses"].values())
     assert re.fullmatch("[0-9a-f]{40}", record["commit"])
+
+
+# ---- the Python readers ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", fuzz_files.KINDS)
+@pytest.mark.parametrize("times", [1, pytest.param(20, marks=pytest.mark.long)])
+def test_mutated_files_end_as_a_result_or_one_sentence(tmp_path: Path, kind: str, times: int) -> None:
+    report = fuzz_files.fuzz(kind, tmp_path, runs=times * FILES[kind], seconds=None, seed=times)
+    assert not report.findings, "\n".join(report.findings)
+    assert report.files == times * FILES[kind]
+    whole = sum(count for end, count in report.ends.items() if end.startswith("a "))
+    assert 0.02 * report.files < whole < 0.98 * report.files, "the mutations are too weak or too strong to be tests"
+
+
+RAW = {
+    "an exception that is not ours": "raise KeyError(1)",
+    "a message with an escape sequence": "raise circlematch.errors.DamagedFileError('\\x1b[31m')",
+    "a fault of the process": "import os; os.kill(os.getpid(), 11)",
+    "too much time": "import time; begun = time.process_time()\n        while time.process_time() - begun < 3.2: pass",
+    "too much memory": "b'x' * 2**29",
+}
+
+
+@pytest.mark.parametrize("fault", RAW)
+def test_planted_faults_of_a_reader_are_found(tmp_path: Path, fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`sitecustomize` plants the fault in the worker: the reader of models has it in every tenth file."""
+    code = f"""
+import random, circlematch.errors, circlematch.model as model
+whole, dice = model.read_model, random.Random(0)
+def read_model(path):
+    if dice.random() < 0.1:
+        {RAW[fault]}
+    return whole(path)
+model.read_model = read_model
+"""
+    (tmp_path / "sitecustomize.py").write_text(code)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    report = fuzz_files.fuzz("model", tmp_path / "work", runs=60, seconds=None, seed=1)
+    assert report.findings

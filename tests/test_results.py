@@ -35,6 +35,7 @@ READERS = {
     "bench/train.jsonl": "experiments/report/pages.py",
     "bench/train-avx2.jsonl": "experiments/report/pages.py",
     "fuzz.json": "tests/test_fuzz.py",
+    "mutants.json": "tests/test_mutants.py",
 }
 
 

@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -32,6 +33,7 @@ from circlematch.errors import AudioError, UnknownModelError, UsageError
 from circlematch.explain import responses_and_moments
 from circlematch.front_end import log_mel
 from circlematch.model import Model
+from circlematch.spotter import Spotter
 
 TOLERANCE = 1e-4
 
@@ -420,3 +422,62 @@ def test_clips_of_a_wrong_type_or_shape_are_refused(clips: npt.NDArray[np.int16]
 def test_spectrograms_of_a_wrong_shape_are_refused(shape: tuple[int, ...]) -> None:
     with pytest.raises(UsageError, match="the shape"):
         responses_and_moments(circlematch.load("d16-gsc1"), np.zeros(shape, np.float32))
+
+
+# ---- threads -----------------------------------------------------------------------------------------------
+
+
+def push(spotter: Spotter) -> object:
+    return spotter.push(np.zeros(160, dtype=np.float32))
+
+
+ENTRIES: dict[str, Callable[[Spotter], object]] = {
+    "push": push,
+    "feed": lambda spotter: spotter.feed(np.zeros(160, dtype=np.int16), 16_000),
+    "finish": Spotter.finish,
+    "reset": Spotter.reset,
+    "scores": lambda spotter: spotter.scores,
+}
+
+
+@pytest.mark.parametrize("second", ENTRIES)
+@pytest.mark.parametrize("first", ["push", "feed"])
+def test_a_second_thread_in_the_same_spotter_is_refused_and_loses_nothing_for_the_first(
+    first: str, second: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first thread stands still in the engine until the second has tried."""
+    spotter, entered, go_on = Spotter(model_of()), threading.Event(), threading.Event()
+    inside = spotter._stream.push
+
+    def slowly(samples: npt.NDArray[np.float32]) -> object:
+        entered.set()
+        assert go_on.wait(30)
+        return inside(samples)
+
+    monkeypatch.setattr(spotter._stream, "push", slowly)
+    worker = threading.Thread(target=ENTRIES[first], args=(spotter,))
+    worker.start()
+    assert entered.wait(30)
+    try:
+        with pytest.raises(UsageError, match="two threads use this Spotter at the same time"):
+            ENTRIES[second](spotter)
+    finally:
+        go_on.set()
+        worker.join()
+    assert spotter.seconds == 0.01
+    push(spotter)
+    assert spotter.seconds == 0.02
+
+
+def test_threads_may_take_turns_with_a_spotter_and_share_a_model(recording: npt.NDArray[np.float32]) -> None:
+    model = circlematch.load("d16-gsc")
+    expected = model.spot(recording, 16_000)
+    assert expected
+    with ThreadPoolExecutor(4) as pool:
+        at_once = list(pool.map(lambda _: model.spot(recording, 16_000), range(8)))
+        spotter, in_turns = Spotter(model), []
+        for start in range(0, recording.size, 4_000):
+            in_turns += pool.submit(spotter.push, recording[start : start + 4_000]).result()
+        in_turns += pool.submit(spotter.finish).result()
+    assert at_once == [expected] * 8
+    assert in_turns == expected

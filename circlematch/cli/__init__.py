@@ -4,23 +4,25 @@ from __future__ import annotations
 
 import argparse
 import errno
-import io
 import os
 import signal
 import sys
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from types import FrameType
 from typing import Any, NoReturn
 
 from circlematch._version import __version__
 from circlematch.cli import bench, calibrate, data, evaluate, explain, export, finish, measure, models, spot, train
+from circlematch.cli.printed import Printed
 from circlematch.data.tasks import TASKS
 from circlematch.errors import CircleMatchError, did_you_mean
+from circlematch.text import on_one_line, printable
 
 __all__ = ["Parser", "build_parser", "main"]
 
+NO_THREAD = "can't start new thread"  # how Python says that the system refuses one
 INTERRUPTED = 130  # what shells expect after Ctrl-C
 COMMANDS = (models, spot, explain, train, finish, evaluate, measure, calibrate, export, data, bench)
 
@@ -30,7 +32,7 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Print what was wrong and how to get help, then exit."""
-        self.exit(2, f"{self.prog}: {message} (see {self.prog} --help)\n")
+        self.exit(2, f"{self.prog}: {printable(message)} (see {self.prog} --help)\n")
 
     def refuse(self, unknown: Sequence[str]) -> NoReturn:
         """Refuse unknown arguments, and suggest an option for the first of them."""
@@ -60,15 +62,13 @@ def build_parser() -> Parser:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code: 0 for success, 1 for a failure, 2 for misuse."""
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="backslashreplace")  # a file name may hold bytes that are not UTF-8
     parser = build_parser()
     options, unknown = parser.parse_known_args(arguments)
     if unknown:
         used: Parser = getattr(options, "parser", parser)
         used.refuse(unknown)
     try:
-        with _terminated_like_ctrl_c():
+        with _terminated_like_ctrl_c(), redirect_stdout(Printed(sys.stdout)):
             return int(options.run(options))
     except CircleMatchError as error:
         return _fail(str(error), error.exit_code)
@@ -81,6 +81,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _fail(_explain(error), 1)
     except MemoryError:
         return _fail("there is not enough memory", 1)
+    except RuntimeError as error:
+        if NO_THREAD not in str(error):
+            raise
+        return _fail("there is not enough memory, or there are too many processes, to start a thread", 1)
 
 
 @contextmanager
@@ -102,7 +106,7 @@ def _terminated_like_ctrl_c() -> Iterator[None]:
 
 
 def _fail(message: str, code: int) -> int:
-    print(f"circlematch: {' '.join(message.split())}", file=sys.stderr)
+    print(f"circlematch: {on_one_line(message)}", file=sys.stderr)
     return code
 
 

@@ -9,6 +9,7 @@ from datetime import timedelta
 from pathlib import Path
 
 from circlematch.cli.options import Commands, Progress, add_command, add_dataset, add_json, print_json, read_dataset
+from circlematch.config import Calibration
 from circlematch.detection import BACKGROUND
 from circlematch.errors import UsageError
 from circlematch.model import Model, load, write_model
@@ -76,14 +77,14 @@ def run(options: argparse.Namespace) -> int:
 
         found = measurement.calibrated(recordings, options.target, complain, clips)
     write_model(options.out, found.card, found.tensors)
-    _report(found, options)
+    if found.card.calibration is not None:
+        _report(found, found.card.calibration, options)
     return 0
 
 
-def _report(model: Model, options: argparse.Namespace) -> None:
+def _report(model: Model, calibration: Calibration, options: argparse.Namespace) -> None:
     """Print what was chosen."""
-    detection, calibration = model.card.detection, model.card.calibration
-    assert calibration is not None
+    detection = model.card.detection
     of_words = {
         label: threshold
         for label, threshold in zip(model.labels, detection.of(len(model.labels)), strict=True)

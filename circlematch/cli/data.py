@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import time
 from collections import Counter
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from circlematch.cli.options import (
     DEFAULT_DATA,
@@ -23,6 +24,9 @@ from circlematch.data import download
 from circlematch.data.dataset import Dataset
 from circlematch.errors import UsageError
 from circlematch.files import whole_folder
+
+if TYPE_CHECKING:
+    from circlematch.data.entries import Entry
 
 
 def add(commands: Commands) -> None:
@@ -53,6 +57,16 @@ def add(commands: Commands) -> None:
     add_json(show)
     example = "circlematch data composite --data data --out data"
     purpose = "Make the composite of both versions of Speech Commands, out of links."
+    cache = add_command(
+        inner,
+        "cache",
+        "List, check or prune what is kept of decoded recordings and of teachers' scores.",
+        "circlematch data cache --prune 30",
+        run_cache,
+    )
+    cache.add_argument("--check", action="store_true", help="Read every entry whole, and delete the damaged ones.")
+    cache.add_argument("--prune", type=float, metavar="DAYS", help="Delete what was not used for so many days.")
+    add_json(cache, "Print one JSON object per entry, each on a line: file, bytes, used_days_ago and state.")
     composite = add_command(inner, "composite", purpose, example, run_composite)
     composite.add_argument(
         "--data", type=Path, required=True, help="The folder of speech_commands_v0.01 and speech_commands_v0.02."
@@ -96,6 +110,46 @@ def run_make(options: argparse.Namespace) -> int:
     else:
         print(f"{options.folder}: {count} recordings of {', '.join(WORDS)}")
     return 0
+
+
+def run_cache(options: argparse.Namespace) -> int:
+    """List the cache, the most recently used first. All of it can be deleted at any time and is made again."""
+    from circlematch.data import entries
+    from circlematch.data.cache import default_cache
+
+    if options.prune is not None and not options.prune >= 0:
+        raise UsageError(f"--prune is {options.prune}; give a number of days of at least 0")
+    folder = default_cache()
+    found = entries.entries(folder)
+    kept = 0
+    for entry in found:
+        days = max(time.time() - entry.used_s, 0) / entries.DAY_S
+        state = _judged(entry, days, options)
+        if state in ("pruned", "damaged, deleted"):
+            entries.remove(entry)
+        else:
+            kept += entry.bytes
+        if options.json:
+            row = {"file": entry.path.name, "bytes": entry.bytes, "used_days_ago": round(days, 2), "state": state}
+            print_json(row)
+        else:
+            print(f"{entry.path.name:<40}{entry.bytes / 1e6:>10,.1f} MB  used {days:,.1f} days ago  {state}".rstrip())
+    if not options.json:
+        print(f"{folder}: {kept / 1e6:,.1f} MB in {len(found)} entries")
+    return 0
+
+
+def _judged(entry: Entry, days: float, options: argparse.Namespace) -> str:
+    """What becomes of an entry. An unfinished one may be in the making, unless a day has passed."""
+    from circlematch.data import entries
+
+    if entry.is_part:
+        return "pruned" if options.prune is not None and days >= max(options.prune, 1) else "unfinished"
+    if options.prune is not None and days >= options.prune:
+        return "pruned"
+    if options.check and entries.is_sealed(entry.path):
+        return "whole" if entries.is_whole(entry.path, thorough=True) else "damaged, deleted"
+    return ""
 
 
 def run_composite(options: argparse.Namespace) -> int:

@@ -22,6 +22,7 @@ from circlematch.cli.options import (
 )
 from circlematch.errors import UsageError
 from circlematch.model import load
+from circlematch.text import on_one_line
 
 if TYPE_CHECKING:
     from circlematch.measuring.det import Curve
@@ -210,7 +211,7 @@ class _Printer:
     def complain(self, line: str) -> None:
         """Report a recording that cannot be read."""
         self.progress.clear()
-        print(f"circlematch: {line}", file=sys.stderr, flush=True)
+        print(f"circlematch: {on_one_line(line)}", file=sys.stderr, flush=True)
 
     def _show(self, row: dict[str, Any], text: str) -> None:
         self.progress.clear()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import shutil
 import sys
@@ -17,6 +16,7 @@ from circlematch.data.dataset import Dataset
 from circlematch.data.tasks import TASKS, Source
 from circlematch.errors import UsageError
 from circlematch.files import is_address
+from circlematch.text import json_line, printable
 
 __all__ = [
     *("Commands", "Line", "Progress", "add_command", "add_dataset", "add_group", "add_json", "add_model"),
@@ -122,7 +122,7 @@ def read_dataset(options: argparse.Namespace, parser_name: str) -> Dataset:
 
 def print_json(value: dict[str, Any]) -> None:
     """Print a JSON object on one line of standard output."""
-    print(json.dumps(value, ensure_ascii=False), flush=True)
+    print(json_line(value), flush=True)
 
 
 class Line:
@@ -133,7 +133,7 @@ class Line:
 
     def draw(self, text: str) -> None:
         """Draw the line, cut to the width of the terminal: a wider one could not be drawn over."""
-        text = text[: shutil.get_terminal_size().columns - 1]
+        text = printable(text)[: shutil.get_terminal_size().columns - 1]
         self._write("\r" + text.ljust(self.characters), len(text))
 
     def clear(self) -> None:

@@ -10,7 +10,7 @@ from datetime import timedelta
 from typing import TextIO
 
 from circlematch.cli.options import REDRAW_S, Line
-from circlematch.data import download
+from circlematch.data import fetch
 
 __all__ = ["download_progress"]
 
@@ -22,7 +22,7 @@ LINE_EVERY_MB = 100  # in a log, if the total is not known
 @contextmanager
 def download_progress(
     name: str, stream: TextIO | None = None, clock: Callable[[], float] = time.monotonic
-) -> Iterator[download.Progress]:
+) -> Iterator[fetch.Progress]:
     """The callback for `download.get`: one moving line on a terminal, a plain line every 10% in a log.
 
     At the end, a moving line is kept, and an error message begins on a line of its own.

@@ -12,6 +12,7 @@ from circlematch.cli.options import Commands, Progress, add_command, add_json, a
 from circlematch.detection import Hit
 from circlematch.errors import AudioError
 from circlematch.spotter import Spotter
+from circlematch.text import on_one_line
 
 JSON = (
     "Print one JSON object per file, each on a line: file, seconds, hits (each with label, score, start, end), clip "
@@ -55,7 +56,7 @@ def run(options: argparse.Namespace) -> int:
                 _listen(spotter, file, hits, progress, printed=not options.json)
         except (AudioError, MemoryError) as error:
             reason = str(error) if isinstance(error, AudioError) else f"{file}: there is not enough memory to read it"
-            print(f"circlematch: {reason}", file=sys.stderr, flush=True)
+            print(f"circlematch: {on_one_line(reason)}", file=sys.stderr, flush=True)
             code = AudioError.exit_code
         if options.json:
             _print_object(spotter, file, hits, reason)

@@ -13,6 +13,7 @@ from circlematch.config import ABLATIONS, DISTILLATION, NEGATIVES, RECIPES, Nega
 from circlematch.data.dataset import Dataset
 from circlematch.errors import UsageError
 from circlematch.model import Model, load
+from circlematch.text import file_name
 from circlematch.threads import MOST_THREADS
 from circlematch.training import STEPS
 from circlematch.training.plan import RECORD, Plan, check_same, ensure_plan, read_plan, specify, write_plan
@@ -192,7 +193,7 @@ def _refuse_other_options(options: argparse.Namespace) -> None:
 
 def _default_folder(plan: Plan) -> Path:
     specification = plan.specification
-    return Path("runs") / f"{specification.name}-seed{specification.seed}"
+    return Path("runs") / f"{file_name(specification.name)}-seed{specification.seed}"
 
 
 def _seeds(text: str) -> list[int]:

@@ -1,7 +1,7 @@
 """Decoded audio as a memory-mapped array.
 
-The key is a hash of every file's path, size and modification time, so it changes when a file does. A broken file is
-reported, left out and counted.
+The key is a hash of every file's path, size, time of change, head and tail: when the files change, so does the key. A
+broken file is reported, left out and counted. An entry that is damaged is made anew (circlematch.data.entries).
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import json
 import os
 import shutil
 import sys
-import tempfile
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -22,13 +21,16 @@ import numpy.typing as npt
 
 from circlematch.audio import blocks, second_of, take, to_int16
 from circlematch.config import FRONT_END
+from circlematch.data import entries
 from circlematch.data.dataset import Clip, Dataset
-from circlematch.errors import AudioError, DatasetError
+from circlematch.data.fingerprint import fingerprints
+from circlematch.errors import AudioError, DatasetError, UnreadableError
 from circlematch.machine import usable_cores
+from circlematch.text import on_one_line
 
 __all__ = ["AudioCache", "ClipSet", "decode", "default_cache", "load_split"]
 
-FORMAT = 2  # goes up when what is stored changes
+FORMAT = 3  # goes up when what is stored changes
 DECODED_AT_ONCE = 1024  # clips: at most 32 MB wait to be written
 ZEROS = -1  # the row of a clip of digital silence
 
@@ -116,7 +118,7 @@ def _row(clip: Clip, store: AudioCache) -> int:
 
 
 def _to_stderr(line: str) -> None:
-    print(line, file=sys.stderr)
+    print(on_one_line(line), file=sys.stderr)
 
 
 def decode(pieces: Sequence[Piece], cache: Path, begins: Callable[[], None] | None = None) -> AudioCache:
@@ -125,62 +127,77 @@ def decode(pieces: Sequence[Piece], cache: Path, begins: Callable[[], None] | No
     `begins` is called before the first file is decoded, and not at all if the cache has them all.
     """
     folder = cache / _key(pieces)
-    try:
-        index, audio = _open(folder)
-    except (OSError, ValueError, KeyError):  # not there, or damaged
+    stored = _stored(pieces, folder)
+    if stored is None or stored.unreadable:
         shutil.rmtree(folder, ignore_errors=True)
         if begins is not None:
             begins()
-        _build(pieces, folder)
-        index, audio = _open(folder)
-    broken = {pieces[number]: reason for number, reason in index["broken"]}
-    kept = [piece for piece in pieces if piece not in broken]
+        entries.make(folder, lambda scratch: _build(pieces, scratch))
+        stored = _stored(pieces, folder)
+        if stored is None:
+            raise OSError(f"{folder} was written, but reads back changed; see whether its disk is damaged")
+    entries.used(folder)
+    kept = [piece for number, piece in enumerate(pieces) if number not in stored.broken]
     return AudioCache(
-        audio,
+        stored.audio,
         {piece: row for row, piece in enumerate(kept)},
-        {path: reason for (path, _), reason in broken.items()},
+        {pieces[number][0]: reason for number, reason in stored.broken.items()},
         folder.name,
     )
 
 
-def _open(folder: Path) -> tuple[dict[str, list[tuple[int, str]]], npt.NDArray[np.int16]]:
-    index = json.loads((folder / "index.json").read_text())
-    return index, np.load(folder / "audio.npy", mmap_mode="r")
+@dataclass(frozen=True)
+class _Stored:
+    """What an entry holds: the audio, and by the number of the piece why it could not be read."""
+
+    audio: npt.NDArray[np.int16]
+    broken: dict[int, str]
+    unreadable: bool  # whether a file failed for want of memory or rights; it is tried again next time
+
+
+def _stored(pieces: Sequence[Piece], folder: Path) -> _Stored | None:
+    """The entry, or None if it is not there, not whole, or not that of these pieces."""
+    if not entries.is_whole(folder):
+        return None
+    try:
+        index = json.loads((folder / "index.json").read_bytes())
+        broken = {int(number): str(reason) for number, reason in index["broken"]}
+        audio = np.load(folder / "audio.npy", mmap_mode="r", allow_pickle=False)
+        fits = audio.dtype == np.int16 and audio.shape == (len(pieces), FRONT_END.clip_samples)
+        if fits and all(0 <= number < len(pieces) for number in broken):
+            return _Stored(audio, broken, bool(index["unreadable"]))
+    except Exception:  # whatever it is, decoding makes the entry anew
+        return None
+    return None
 
 
 def _key(pieces: Sequence[Piece]) -> str:
-    """A hash that changes with the path, size or modification time of any file, and with the stored format."""
+    """Changes with any file's path, size, time of change, head or tail, with the second, and with what is stored."""
     digest = hashlib.sha256(f"{FORMAT} {FRONT_END.sample_rate_hz} {FRONT_END.clip_samples}".encode())
+    known = fingerprints(path for path, _ in pieces)
     for path, start_ms in pieces:
         try:
-            status = path.stat()
-        except OSError:
-            digest.update(f"\n{path.absolute()} {start_ms} absent".encode(errors="surrogateescape"))
-        else:
-            line = f"\n{path.absolute()} {start_ms} {status.st_size} {status.st_mtime_ns}"
-            digest.update(line.encode(errors="surrogateescape"))
+            changed = path.stat().st_mtime_ns
+        except (OSError, ValueError):
+            changed = 0
+        line = f"\n{path.absolute()} {start_ms} {changed} {known[path]}"
+        digest.update(line.encode(errors="surrogateescape"))
     return digest.hexdigest()[:32]
 
 
-def _build(pieces: Sequence[Piece], folder: Path) -> None:
-    """Decode everything into a temporary folder, then rename it."""
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    scratch = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", suffix=".part", dir=folder.parent))
-    try:
-        broken = _decode_all(pieces, scratch / "audio.npy")
-        (scratch / "index.json").write_text(json.dumps({"broken": broken}))
-        try:
-            scratch.rename(folder)
-        except OSError:
-            if not (folder / "index.json").is_file():  # no other process has written it first
-                raise
-    finally:
-        shutil.rmtree(scratch, ignore_errors=True)
+def _build(pieces: Sequence[Piece], scratch: Path) -> None:
+    """Decode everything into a folder."""
+    broken, unreadable = _decode_all(pieces, scratch / "audio.npy")
+    (scratch / "index.json").write_text(json.dumps({"broken": broken, "unreadable": unreadable}))
 
 
-def _decode_all(pieces: Sequence[Piece], target: Path) -> list[tuple[int, str]]:
-    """Write all readable files as rows of one array; returns (number, reason) of the broken ones."""
+def _decode_all(pieces: Sequence[Piece], target: Path) -> tuple[list[tuple[int, str]], bool]:
+    """Write all readable files as rows of one array.
+
+    Returns (number, reason) of the broken ones, and whether the system, not the file, was the reason of any.
+    """
     broken: list[tuple[int, str]] = []
+    unreadable = False
     shape = (len(pieces), FRONT_END.clip_samples)
     header = {"descr": np.lib.format.dtype_to_descr(np.dtype(np.int16)), "fortran_order": False, "shape": shape}
     # Written, not mapped: a full disk is then an OSError, whereas a mapped page without space kills the process.
@@ -189,18 +206,19 @@ def _decode_all(pieces: Sequence[Piece], target: Path) -> list[tuple[int, str]]:
         for first in range(0, len(pieces), DECODED_AT_ONCE):
             batch = pieces[first : first + DECODED_AT_ONCE]
             for number, result in enumerate(pool.map(_try_read, batch), start=first):
-                if isinstance(result, str):
-                    broken.append((number, result))
+                if isinstance(result, AudioError):
+                    broken.append((number, str(result)))
+                    unreadable |= isinstance(result, UnreadableError)
                 else:
                     stream.write(result.tobytes())
         stream.write(bytes(len(broken) * FRONT_END.clip_samples * 2))
-    return broken
+    return broken, unreadable
 
 
-def _try_read(piece: Piece) -> npt.NDArray[np.int16] | str:
-    """The second of a file, or the reason why it cannot be read."""
+def _try_read(piece: Piece) -> npt.NDArray[np.int16] | AudioError:
+    """The second, or why it cannot be read."""
     path, start_ms = piece
     try:
         return to_int16(second_of(blocks(path), start_ms * FRONT_END.sample_rate_hz // 1000)[0])
     except AudioError as error:
-        return str(error)
+        return error

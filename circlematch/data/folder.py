@@ -18,12 +18,14 @@ from pathlib import Path, PurePosixPath
 from circlematch.audio import SUFFIXES
 from circlematch.data.dataset import SILENCE, UNKNOWN, Clip, Dataset, rank, speaker_of
 from circlematch.errors import DatasetError
+from circlematch.text import printable
 
 __all__ = ["read_folder"]
 
 HELD_OUT_SHARE = 0.1  # validation and test, each
 FEWEST_RECORDINGS = 3  # of a word: one for each split
 FEWEST_SPEAKERS = 3
+LONGEST_NAME = 100  # of a word, in characters
 SPECIAL = {"_unknown_": UNKNOWN, "_silence_": SILENCE}
 NUMBERED = re.compile(r"^(.+?)[_-]\d+$")
 
@@ -33,6 +35,11 @@ def read_folder(root: Path) -> Dataset:
     files = _find(root)
     labels = tuple(sorted(files, key=lambda label: (label in SPECIAL.values(), label)))
     for label, paths in files.items():
+        if not label.isprintable() or len(label) > LONGEST_NAME:
+            raise DatasetError(
+                f"{root}: the folder {printable(label)} cannot name a word; rename it, with at most {LONGEST_NAME} "
+                "printable characters in UTF-8"
+            )
         if len(paths) < FEWEST_RECORDINGS:
             raise DatasetError(
                 f"{root}: the word {label!r} has {len(paths)} recordings; each word needs at least "
@@ -46,7 +53,7 @@ def read_folder(root: Path) -> Dataset:
             splits[split_of[path]].append(Clip(path, labels.index(label), speakers.get(path)))
     _check_every_word_is_trained(root, labels, splits["train"], rule)
     return Dataset(
-        root.resolve().name,
+        printable(root.resolve().name)[:LONGEST_NAME] or "words",
         labels,
         {name: tuple(clips) for name, clips in splits.items()},
         rule,

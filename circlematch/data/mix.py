@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -34,6 +35,7 @@ QUIET_DBFS = -58.0  # a quieter window of negatives is silence
 EVERY = 16  # of which sample the level of a window is measured
 SOURCES = CLIPS, NEGATIVES = 0, 1
 
+Needed = TypeVar("Needed")
 Numbers = npt.NDArray[np.int64]
 Levels = npt.NDArray[np.float64]
 
@@ -130,19 +132,19 @@ class Mixer:
 
     def _negatives(self, here: Numbers, parts: Parts, level: Levels, generator: np.random.Generator) -> Numbers:
         """Windows of negatives, some of them hard; returns their labels: silence where there is next to no sound."""
-        assert self.bank is not None
-        at = self.bank.positions(len(here), generator, self.allowed)
+        bank = _needed(self.bank, "negatives")
+        at = bank.positions(len(here), generator, self.allowed)
         hard = generator.random(len(here)) < self.negatives.hard
         jitter = generator.integers(-CLIP // 20, CLIP // 20, len(here))
         pick = generator.random(len(here))
         if self.hard.size:
             mined = self.hard[(pick * self.hard.size).astype(np.int64)] + jitter
             at = np.where(hard, mined, at)
-        at = np.clip(at, 0, self.bank.audio.size - CLIP)
+        at = np.clip(at, 0, bank.audio.size - CLIP)
         first = np.maximum(at - OVERHANG, 0)
-        last = np.minimum(at + CLIP + OVERHANG, self.bank.audio.size)
+        last = np.minimum(at + CLIP + OVERHANG, bank.audio.size)
         parts.add(here, NEGATIVES, first, last - first, first - at)
-        heard = self.bank.audio[at[:, None] + np.arange(0, CLIP, EVERY)] / 32768.0  # (windows, samples)
+        heard = bank.audio[at[:, None] + np.arange(0, CLIP, EVERY)] / 32768.0  # (windows, samples)
         level[here] = 10 * np.log10(np.square(heard).mean(axis=1) + 10 ** (SILENT_DBFS / 10))
         unknown, silence = (self.labels.index(one) if one in self.labels else -1 for one in (UNKNOWN, SILENCE))
         return np.where((level[here] < QUIET_DBFS) & (silence >= 0), silence, unknown)
@@ -151,19 +153,19 @@ class Mixer:
 
     def _near_words(self, here: Numbers, parts: Parts, level: Levels, generator: np.random.Generator) -> None:
         """Each is one of the kinds, made of one keyword or two."""
-        assert self.words is not None
+        words = _needed(self.words, "the places of words")
         one, two = (self.keywords[generator.integers(0, len(self.keywords), len(here))] for _ in range(2))
         kind = generator.integers(0, len(KINDS), len(here))
         share = generator.uniform(LEAST_PART, MOST_PART, len(here))
-        level[here] = self.words.level_dbfs[one]
+        level[here] = words.level_dbfs[one]
         for number, make in enumerate(KINDS):
             these = kind == number
             make(self, here[these], one[these], two[these], share[these], parts)
 
     def _spans(self, numbers: Numbers) -> tuple[Numbers, Numbers, Numbers]:
         """First sample of each clip in the source, and start and end of its word within the clip."""
-        assert self.words is not None
-        starts, ends = self.words.starts[numbers].astype(np.int64), self.words.ends[numbers].astype(np.int64)
+        words = _needed(self.words, "the places of words")
+        starts, ends = words.starts[numbers].astype(np.int64), words.ends[numbers].astype(np.int64)
         return self.clips.rows[numbers] * CLIP, starts, ends
 
     def _first_part(self, here: Numbers, one: Numbers, _: Numbers, share: Levels, parts: Parts) -> None:
@@ -191,11 +193,11 @@ class Mixer:
 
     def _joined(self, here: Numbers, one: Numbers, two: Numbers, _: Levels, parts: Parts) -> None:
         """The first half of one word and the second half of another."""
-        assert self.words is not None
+        words = _needed(self.words, "the places of words")
         clip, start, end = self._spans(one)
         other, first, last = self._spans(two)
         half, middle = (end - start) // 2, (first + last) // 2
-        louder = self.words.level_dbfs[one] - self.words.level_dbfs[two]
+        louder = words.level_dbfs[one] - words.level_dbfs[two]
         parts.add(here, CLIPS, clip + start, half, start, fade=FADE)
         parts.add(here, CLIPS, other + middle, last - middle, start + half, np.clip(louder, -40, 40), fade=FADE)
 
@@ -203,10 +205,10 @@ class Mixer:
 
     def _beside(self, chosen: Numbers, parts: Parts, level: Levels, generator: np.random.Generator) -> None:
         """Running speech before a keyword, behind it, or both."""
-        assert self.bank is not None
+        bank = _needed(self.bank, "negatives")
         drawn = generator.random(len(chosen)) < self.config.beside
         side, numbers = generator.integers(0, 3, len(chosen)), (2, len(chosen))
-        at = self.bank.positions(2 * len(chosen), generator, self.without).reshape(numbers)
+        at = bank.positions(2 * len(chosen), generator, self.without).reshape(numbers)
         pause = generator.integers(0, LONGEST_PAUSE, numbers)
         louder = generator.uniform(*BESIDE_DB, numbers)
         here = np.flatnonzero(drawn & (chosen >= 0) & self.keyword[np.maximum(chosen, 0)])
@@ -217,26 +219,26 @@ class Mixer:
             length = CLIP + OVERHANG - edge if after else edge + OVERHANG
             these = (side[here] != skip) & (length > 0)
             where = here[these]
-            size = np.minimum(length[these], self.bank.audio.size - at[after, where])
+            size = np.minimum(length[these], bank.audio.size - at[after, where])
             gain = level[where] + louder[after, where] - self._bank_level(at[after, where])
             parts.add(where, NEGATIVES, at[after, where], size, first[these], gain, fade=FADE)
 
     def _babble(self, parts: Parts, level: Levels, generator: np.random.Generator) -> None:
         """One to four voices behind everything that is spoken."""
-        assert self.bank is not None
+        bank = _needed(self.bank, "negatives")
         count, most = len(level), 4
         voices = np.where(generator.random(count) < self.config.babble, generator.integers(1, most + 1, count), 0)
         below = generator.uniform(self.config.least_babble_db, self.config.most_babble_db, count)
-        at = self.bank.positions(most * count, generator).reshape(most, count)
+        at = bank.positions(most * count, generator).reshape(most, count)
         for number in range(most):
             here = np.flatnonzero((voices > number) & (level > SILENT_DBFS))
-            size = np.minimum(CLIP + 2 * OVERHANG, self.bank.audio.size - at[number, here])
+            size = np.minimum(CLIP + 2 * OVERHANG, bank.audio.size - at[number, here])
             gain = level[here] - below[here] - self._bank_level(at[number, here]) - 10 * np.log10(voices[here])
             parts.add(here, NEGATIVES, at[number, here], size, -OVERHANG, gain)
 
     def _bank_level(self, at: Numbers) -> Levels:
-        assert self.bank is not None
-        level: Levels = self.bank.level_dbfs[self.bank.recording_at(at)].astype(np.float64)
+        bank = _needed(self.bank, "negatives")
+        level: Levels = bank.level_dbfs[bank.recording_at(at)].astype(np.float64)
         return level
 
     def _levels(self, level: Levels, generator: np.random.Generator) -> Levels:
@@ -245,6 +247,13 @@ class Mixer:
         drawn = generator.random(len(level)) < config.levelled
         wanted = generator.uniform(config.quietest_level_dbfs, config.loudest_level_dbfs, len(level))
         return np.where(drawn & (level > SILENT_DBFS), wanted - level, 0.0)
+
+
+def _needed(what: Needed | None, name: str) -> Needed:
+    """What some recipes need and others do not."""
+    if what is None:
+        raise ValueError(f"this recipe needs {name}")
+    return what
 
 
 Maker = Callable[[Mixer, Numbers, Numbers, Numbers, Levels, Parts], None]

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import shutil
 import tarfile
 import zlib
 from collections.abc import Callable
 from gzip import BadGzipFile
 from pathlib import Path, PurePosixPath, PureWindowsPath
+from typing import BinaryIO
 
 __all__ = ["DamagedArchiveError", "unpack"]
 
@@ -18,21 +20,22 @@ class DamagedArchiveError(Exception):
     """The archive is damaged, or has a member that must not be unpacked."""
 
 
-def unpack(archive: Path, folder: Path, progress: Callable[[int], object]) -> None:
-    """Write the files and folders of the archive into `folder`. Any other kind of member is refused.
+def unpack(archive: BinaryIO, folder: Path, progress: Callable[[int], object]) -> None:
+    """Write the files and folders of the open archive into `folder`. Any other kind of member is refused.
 
     `progress` is called with the number of bytes of the archive read so far.
     """
     progress(0)
     try:
-        with archive.open("rb") as packed, tarfile.open(fileobj=packed, mode="r:gz") as members:
+        archive.seek(0)
+        with tarfile.open(fileobj=archive, mode="r:gz") as members:
             for member in members:
                 _refuse_unsafe(member)
                 _write_member(members, member, folder)
-                progress(packed.tell())
+                progress(archive.tell())
     except (tarfile.TarError, BadGzipFile, EOFError, zlib.error) as error:
         raise DamagedArchiveError(str(error) or type(error).__name__) from error
-    progress(archive.stat().st_size)
+    progress(archive.seek(0, io.SEEK_END))
 
 
 def _refuse_unsafe(member: tarfile.TarInfo) -> None:
@@ -56,6 +59,7 @@ def _write_member(members: tarfile.TarFile, member: tarfile.TarInfo, folder: Pat
         return
     path.parent.mkdir(parents=True, exist_ok=True)
     source = members.extractfile(member)
-    assert source is not None, "extractfile gives None for links and folders only"
+    if source is None:
+        raise DamagedArchiveError(f"it holds {member.name!r}, which is not a file")
     with source, path.open("wb") as copy:
         shutil.copyfileobj(source, copy, CHUNK_BYTES)

@@ -48,6 +48,7 @@ STEPS = 241  # of a threshold
 BISECTIONS = 60
 HEAD_BYTES = 65_536  # of a recording, that its fingerprint is made of
 FINGERPRINT_BYTES = 3
+LINE_BYTES = 300 * FINGERPRINT_BYTES
 MOST_IN_COMMON = 0.02  # of the recordings may have the fingerprint of another by chance
 
 
@@ -149,7 +150,9 @@ def calibration_of(target: float, counted: FalseAccepts, recordings: Iterable[Pa
         lowest_per_hour=round(low, 4),
         highest_per_hour=round(high, 4),
         recordings=len(paths),
-        fingerprints=base64.b64encode(prints).decode(),
+        fingerprints=tuple(
+            base64.b64encode(prints[place : place + LINE_BYTES]).decode() for place in range(0, len(prints), LINE_BYTES)
+        ),
     )
 
 
@@ -164,7 +167,7 @@ def check_not_calibrated_on(calibration: Calibration | None, recordings: Sequenc
     """Raise where the model's thresholds were chosen on some of these recordings: their figures would be too good."""
     if calibration is None or not recordings:
         return
-    data, size = base64.b64decode(calibration.fingerprints), FINGERPRINT_BYTES
+    data, size = b"".join(map(base64.b64decode, calibration.fingerprints)), FINGERPRINT_BYTES
     known = {data[place : place + size] for place in range(0, len(data), size)}
     common = [path for path in recordings if fingerprint(path) in known]
     if len(common) > MOST_IN_COMMON * len(recordings):

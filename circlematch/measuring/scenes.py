@@ -105,7 +105,8 @@ class Scene:
 
         A stretch that is almost silent during the word would be scaled far too loud around it, so another one is drawn.
         """
-        assert self.noise is not None
+        if self.noise is None:
+            raise UsageError("a signal-to-noise ratio needs noise; give recordings of it")
         for _ in range(DRAWS):
             first = int(generator.integers(self.noise.size))
             stretch = np.take(self.noise, np.arange(first, first + count), mode="wrap")

@@ -48,7 +48,7 @@ def specify(
             )
     if SILENCE not in dataset.labels:
         recipe = replace(recipe, finish=replace(recipe.finish, silence_bias=0.0))
-    return Specification(
+    made = Specification(
         dataset.name,
         dataset.labels,
         dataset.split_rule,
@@ -58,6 +58,7 @@ def specify(
         seed,
         tuple(teacher_of(model) for model in teachers),
     )
+    return from_dict(Specification, to_dict(made))  # what a model file may not hold is refused before the training
 
 
 def teacher_of(model: Model) -> Teacher:
@@ -95,7 +96,7 @@ def read_plan(folder: Path) -> Plan:
     if not path.is_file():
         raise UsageError(f"{folder} holds no run to resume ({PLAN} is missing); give the folder that --out named")
     try:
-        return _from_plain(json.loads(path.read_text()))
+        return _from_plain(json.loads(path.read_text(encoding="utf-8")))
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise UsageError(f"{path} is damaged ({error!r}); begin the run again") from error
 

@@ -1,5 +1,6 @@
 """A whole run: data in; a model, a record and a report out, all in one folder.
 
+inputs.json              the recordings that it was started with; resuming compares them
 checkpoint.safetensors   the state of the run, replaced after each epoch
 model.safetensors        the finished model
 record.json              the specification and the results (docs/results.md)
@@ -32,14 +33,15 @@ from circlematch.data.negatives import split_recordings
 from circlematch.data.noise import NoisePool, make_pool
 from circlematch.detection import BACKGROUND
 from circlematch.engine import Engine
-from circlematch.errors import UsageError, require
+from circlematch.errors import AudioError, UsageError, require
 from circlematch.evaluation import Report, evaluate
-from circlematch.files import locked, write_json
+from circlematch.files import locked, remove_parts, write_json
 from circlematch.machine import commit, peak_resident_mib, processor, usable_cores, versions
 from circlematch.model import MODEL_FILE, Card, Finished, Model, write_model
 from circlematch.training import STEPS
-from circlematch.training.checkpoint import Checkpoint, Epoch, read_checkpoint, write_checkpoint
+from circlematch.training.checkpoint import Checkpoint, Epoch, read_checkpoint, restore, write_checkpoint
 from circlematch.training.finish import finish
+from circlematch.training.inputs import check_inputs, keep_inputs
 from circlematch.training.loop import TrainingSet, train
 from circlematch.training.mining import hard_windows, kept
 from circlematch.training.native_step import NativeStep, why_not_native
@@ -103,6 +105,7 @@ def perform(
     with locked(run.folder) as free:
         if not free:
             raise UsageError(f"another process trains in {run.folder}; wait for it, or give another --out")
+        remove_parts(run.folder)
         return _perform(run, resume, watchers, say)
 
 
@@ -111,9 +114,9 @@ def _perform(run: Run, resume: bool, watchers: Sequence[Watcher] | None, say: Ca
     step = make_step(run.plan.step, run.network, run.recipe, run.seed, run.plan.threads)
     say(f"step: {step.name}")
     if checkpoint is not None:
-        step.restore(checkpoint.weights, checkpoint.state)
+        restore(step, checkpoint, run.folder / CHECKPOINT)
     training = load_split(run.dataset, "train", spare=run.recipe.unknown_share is not None)
-    pool = _noise_pool(run)
+    pool = _noise_pool(run, say)
     validation = load_split(run.dataset, "validation")
     sampler = EpochSampler(training, run.dataset.labels, run.recipe)
     mixer = _mixer(run, training, say)
@@ -190,15 +193,21 @@ def _finish(run: Run, step: Step, heard: npt.NDArray[np.int64], validation: Clip
     return finished
 
 
-def _noise_pool(run: Run) -> NoisePool:
+def _noise_pool(run: Run, say: Callable[[str], None]) -> NoisePool:
     """White noise; for a recipe with other noise also synthetic noise and the dataset's noise recordings.
 
     The held-out part of each recording is left out.
     """
     recordings = None
     if run.recipe.augmentation.recorded:
-        whole = [read(path) for path in run.dataset.noise]
-        recordings = [samples[: int((1 - HELD_OUT_NOISE) * samples.size)] for samples in whole]
+        recordings = []
+        for path in run.dataset.noise:
+            try:
+                samples = read(path)
+            except AudioError as error:
+                say(f"left out: {error}")
+            else:
+                recordings.append(samples[: int((1 - HELD_OUT_NOISE) * samples.size)])
     return make_pool(run.seed, recordings)
 
 
@@ -207,11 +216,13 @@ def _starting_point(run: Run, resume: bool) -> Checkpoint | None:
     if not resume:
         if path.exists():
             raise UsageError(f"{run.folder} holds a run already; give --resume to go on with it, or another --out")
+        keep_inputs(run.folder, run.dataset)
         return None
     if not path.exists():
         raise UsageError(f"{run.folder} holds no {CHECKPOINT} to resume; leave --resume out to begin")
     checkpoint = read_checkpoint(path)
     check_same(run.specification, checkpoint.card.specification, run.folder)
+    check_inputs(run.folder, run.dataset)
     return checkpoint
 
 

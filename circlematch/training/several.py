@@ -19,6 +19,7 @@ from typing import TextIO
 
 from circlematch.errors import CircleMatchError
 from circlematch.files import is_locked
+from circlematch.text import printable
 from circlematch.training.plan import RECORD
 
 __all__ = ["Job", "perform_all"]
@@ -84,9 +85,8 @@ def perform_all(
                 env={**os.environ, **ONE_CORE},
             )
             running.append(process)
-            assert process.stderr is not None
-            for line in process.stderr:
-                display.say(job, line.strip())
+            for line in process.stderr or ():
+                display.say(job, printable(line.strip()))
             if process.wait() != 0:
                 if process.returncode < 0:
                     display.say(job, f"killed by signal {-process.returncode}")

@@ -81,10 +81,15 @@ class TensorBoard:
 
 
 def tensorboard_if_installed(folder: Path) -> Sequence[Watcher]:
-    """A TensorBoard watcher that writes below `folder`, or none where TensorBoard is not installed."""
+    """A TensorBoard watcher that writes below `folder`, or none where TensorBoard is not installed.
+
+    There is none either for a folder whose name is not UTF-8, which TensorBoard cannot write to.
+    """
     try:
         from tensorboard.summary import Writer
-    except ImportError:
+
+        str(folder).encode()
+    except (ImportError, UnicodeEncodeError):
         return []
     return [TensorBoard(Writer(str(folder)))]
 
