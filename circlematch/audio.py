@@ -109,7 +109,7 @@ def _seconds(sound: Any) -> float | None:
 
 
 class _FromBeginningToEnd(soundfile.SoundFile):  # type: ignore[misc]  # soundfile has no types
-    """A file in which soundfile never seeks. Otherwise it seeks after every read, which fails in a cut FLAC file."""
+    """A file in which soundfile never seeks. It would seek after every read, which fails in a cut FLAC file."""
 
     def seekable(self) -> bool:
         return False
@@ -118,12 +118,9 @@ class _FromBeginningToEnd(soundfile.SoundFile):  # type: ignore[misc]  # soundfi
 @contextmanager
 def _opened(path: str | Path) -> Iterator[Any]:
     """The open file. Every error while it is read becomes an AudioError that begins with the file's name."""
-    if is_address(path):
-        raise AudioError(f"{path} is a web address; download the recording and give the file")
-    path = Path(path)
     if os.path.isdir(path):
         raise AudioError(f"{path} is a folder; give a recording ({', '.join(SUFFIXES)})")
-    name = os.fsencode(path) if os.name == "posix" else path  # soundfile encodes a str as strict UTF-8
+    name = os.fsencode(path) if os.name == "posix" else Path(path)  # soundfile encodes a str as strict UTF-8
     try:
         with _FromBeginningToEnd(name) as sound:
             yield sound
@@ -132,8 +129,8 @@ def _opened(path: str | Path) -> Iterator[Any]:
     except MemoryError as error:
         raise UnreadableError(f"{path}: there is not enough memory to read it") from error
     except Exception as error:  # whatever a damaged file makes libsndfile, soxr or NumPy raise
-        _check_openable(path)
-        raise AudioError(f"{path}{_reason(path, error)}") from error
+        _check_openable(Path(path))
+        raise AudioError(f"{path}{_reason(Path(path), error)}") from error
 
 
 def _check_openable(path: Path) -> None:
@@ -141,7 +138,9 @@ def _check_openable(path: Path) -> None:
     try:
         path.open("rb").close()
     except FileNotFoundError as error:
-        raise AudioError(f"{path}: there is no such file") from error
+        address = is_address(path)
+        said = " is a web address; download the recording and give the file" if address else ": there is no such file"
+        raise AudioError(f"{path}{said}") from error
     except (OSError, ValueError) as refused:
         raise UnreadableError(f"{path}: {getattr(refused, 'strerror', None) or refused}") from refused
 

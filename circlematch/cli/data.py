@@ -1,4 +1,4 @@
-"""`circlematch data`: download the official archives, synthesise words, show a dataset."""
+"""`circlematch data`: download the official archives, synthesise words, make the composite, show a dataset."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from circlematch.cli.options import (
     DEFAULT_DATA,
     Commands,
+    Progress,
     add_command,
     add_dataset,
     add_group,
@@ -18,7 +19,7 @@ from circlematch.cli.options import (
     print_json,
     read_dataset,
 )
-from circlematch.cli.progress import Progress, download_progress
+from circlematch.cli.progress import download_progress
 from circlematch.data import download
 from circlematch.data.dataset import Dataset
 from circlematch.errors import UsageError
@@ -55,7 +56,6 @@ def add(commands: Commands) -> None:
     add_dataset(show)
     add_json(show)
     example = "circlematch data composite --data data --out data"
-    purpose = "Lay out the composite of both versions of Speech Commands, as links."
     cache = add_command(
         inner,
         "cache",
@@ -66,11 +66,12 @@ def add(commands: Commands) -> None:
     cache.add_argument("--check", action="store_true", help="Read every entry whole, and delete the damaged ones.")
     cache.add_argument("--prune", type=float, metavar="DAYS", help="Delete what was not used for so many days.")
     add_json(cache, "Print one JSON object per entry, each on a line: file, bytes, used_days_ago and state.")
+    purpose = "Make the composite of both versions of Speech Commands, out of links."
     composite = add_command(inner, "composite", purpose, example, run_composite)
     composite.add_argument(
         "--data", type=Path, required=True, help="The folder of speech_commands_v0.01 and speech_commands_v0.02."
     )
-    composite.add_argument("--out", type=Path, required=True, help="The folder to put it in; may be the same.")
+    composite.add_argument("--out", type=Path, required=True, help="The folder to make it in; it may be the same one.")
     add_json(composite)
 
 
@@ -152,7 +153,7 @@ def _judged(entry: Entry, days: float, options: argparse.Namespace) -> str:
 
 
 def run_composite(options: argparse.Namespace) -> int:
-    """Lay out the composite."""
+    """Make the composite."""
     from circlematch.data.composite import NEWER_WORDS, lay_out
 
     folder = lay_out(options.data, options.out)

@@ -124,7 +124,7 @@ def _to_stderr(line: str) -> None:
 def decode(pieces: Sequence[Piece], cache: Path, begins: Callable[[], None] | None = None) -> AudioCache:
     """Seconds of files as int16 at 16 kHz, from the cache if the same ones were decoded before.
 
-    `begins` is called before decoding, if it is necessary.
+    `begins` is called before the first file is decoded, and not at all if the cache has them all.
     """
     folder = cache / _key(pieces)
     stored = _stored(pieces, folder)
@@ -172,7 +172,7 @@ def _stored(pieces: Sequence[Piece], folder: Path) -> _Stored | None:
 
 
 def _key(pieces: Sequence[Piece]) -> str:
-    """Changes with any file's path, size, time of change, head or tail, with the second, and with what is stored."""
+    """A hash that changes with the path, size, modification time, head or tail of any file, and with the format."""
     digest = hashlib.sha256(f"{FORMAT} {FRONT_END.sample_rate_hz} {FRONT_END.clip_samples}".encode())
     known = fingerprints(path for path, _ in pieces)
     for path, start_ms in pieces:
@@ -216,7 +216,7 @@ def _decode_all(pieces: Sequence[Piece], target: Path) -> tuple[list[tuple[int, 
 
 
 def _try_read(piece: Piece) -> npt.NDArray[np.int16] | AudioError:
-    """The second, or why it cannot be read."""
+    """The second of a file, or the reason why it cannot be read."""
     path, start_ms = piece
     try:
         return to_int16(second_of(blocks(path), start_ms * FRONT_END.sample_rate_hz // 1000)[0])

@@ -6,7 +6,7 @@ A checkpoint is a model like any other: `circlematch spot --model runs/x/checkpo
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from circlematch.training.step import Step
 
 __all__ = ["Checkpoint", "Epoch", "read_checkpoint", "restore", "write_checkpoint"]
 
-HISTORY = "history"
+HISTORY, HARD = "history", "hard_negatives"
 
 Shapes = dict[str, tuple[int, ...]]
 
@@ -43,11 +43,12 @@ class Checkpoint:
     weights: Tensors
     state: dict[str, npt.NDArray[Any]]
     history: tuple[Epoch, ...]
+    hard: npt.NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))  # hard negatives' first samples
 
 
 def write_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
     """Replace the checkpoint in one step: a crash leaves the old one or the new one, never a part."""
-    extra = {**checkpoint.state, HISTORY: _table(checkpoint.history)}
+    extra = {**checkpoint.state, HISTORY: _table(checkpoint.history), HARD: checkpoint.hard}
     write_model(path, checkpoint.card, checkpoint.weights, extra)
 
 
@@ -61,10 +62,12 @@ def read_checkpoint(path: Path) -> Checkpoint:
     model, extra = read_model(path)
     if HISTORY not in extra:
         raise DamagedFileError(f"{path} is a finished model, not a checkpoint; a run cannot be resumed from it")
-    table = extra.pop(HISTORY)
+    table, hard = extra.pop(HISTORY), extra.pop(HARD, np.empty(0, np.int64))
     if table.shape != (model.card.epochs, len(fields(Epoch))) or not np.isfinite(table).all():
         raise DamagedFileError(f"{path} is damaged: its history does not have {model.card.epochs} epochs")
-    return Checkpoint(model.card, model.tensors, extra, tuple(Epoch(*map(float, row)) for row in table))
+    if hard.dtype != np.int64 or hard.ndim != 1 or (hard < 0).any():
+        raise DamagedFileError(f"{path} is damaged: its hard negatives are not a list of places")
+    return Checkpoint(model.card, model.tensors, extra, tuple(Epoch(*map(float, row)) for row in table), hard)
 
 
 def restore(step: Step, checkpoint: Checkpoint, path: Path) -> None:
