@@ -91,7 +91,7 @@ def test_scores_of_a_teacher_are_cached_for_the_same_clips_and_the_same_teacher(
     assert not np.array_equal(scores_of(Model(steeper, model.tensors), clips, clips.rows), first)
     assert len(asked) == 5
     flipped = -5  # a byte of a score, which would train another student without a word
-    for damage in (lambda c: c[:-1], lambda c: b"", lambda c: c[:flipped] + bytes([c[flipped] ^ 1]) + c[flipped + 1 :]):
+    for damage in (lambda c: c[:flipped] + bytes([c[flipped] ^ 1]) + c[flipped + 1 :], lambda c: c[:-1], lambda c: b""):
         for path in tmp_path.glob("*/array.npy"):
             path.write_bytes(damage(path.read_bytes()))
         np.testing.assert_array_equal(scores_of(model, clips, clips.rows), first)
