@@ -68,7 +68,7 @@ faults: $(VENV)/.dev
 
 mutants: $(VENV)/.dev
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto tests/test_backward_terms.py
-	$(BIN)/python tests/mutants/mutants.py --record results/mutants.json
+	$(BIN)/python tests/mutants/mutants.py
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .

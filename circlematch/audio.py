@@ -129,6 +129,8 @@ def _opened(path: str | Path) -> Iterator[Any]:
     except MemoryError as error:
         raise UnreadableError(f"{path}: there is not enough memory to read it") from error
     except Exception as error:  # whatever a damaged file makes libsndfile, soxr or NumPy raise
+        if is_address(path):
+            raise AudioError(f"{path} is a web address; download the recording and give the file") from error
         _check_openable(Path(path))
         raise AudioError(f"{path}{_reason(Path(path), error)}") from error
 
@@ -138,9 +140,7 @@ def _check_openable(path: Path) -> None:
     try:
         path.open("rb").close()
     except FileNotFoundError as error:
-        address = is_address(path)
-        words = " is a web address; download the recording and give the file" if address else ": there is no such file"
-        raise AudioError(f"{path}{words}") from error
+        raise AudioError(f"{path}: there is no such file") from error
     except (OSError, ValueError) as refused:
         raise UnreadableError(f"{path}: {getattr(refused, 'strerror', None) or refused}") from refused
 

@@ -142,7 +142,7 @@ def find_hits(
 
     def settle() -> None:
         start, end = span
-        late_enough = label not in ends or start >= ends[label] + detection.refractory_ms / 1000
+        late_enough = label not in ends or round(1000 * (start - ends[label])) >= detection.refractory_ms
         if start < end and (not hits or start >= hits[-1].end) and late_enough:
             hits.append(Hit(labels[label], float(best), start, end))
             ends[label] = end

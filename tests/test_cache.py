@@ -582,6 +582,16 @@ def test_a_file_of_the_same_size_and_time_with_another_head_or_tail_is_decoded_a
     assert (decode_files(paths, cache).audio != before).sum() == 1
 
 
+def test_files_of_the_same_name_that_differ_only_in_the_middle_are_other_files(tmp_path: Path, cache: Path) -> None:
+    for level, folder in ((1, "here"), (2, "there")):
+        path = write_level(tmp_path / folder / "a.wav", 0)
+        data = bytearray(path.read_bytes())
+        data[16_000] = level
+        path.write_bytes(data)
+        os.utime(path, ns=(1, 1))
+        assert decode_files([path], cache).audio.max() == level
+
+
 # ---- files that fail ---------------------------------------------------------------------------------------
 
 

@@ -19,7 +19,7 @@ from circlematch.audio import blocks, read, second_of
 from circlematch.cli import main
 from circlematch.errors import AudioError
 from circlematch.explain import explain
-from circlematch.pretrained import load
+from circlematch.model import load
 
 Capture = pytest.CaptureFixture[str]
 MINUTES = 10

@@ -35,7 +35,6 @@ READERS = {
     "bench/train.jsonl": "experiments/report/pages.py",
     "bench/train-avx2.jsonl": "experiments/report/pages.py",
     "fuzz.json": "tests/test_fuzz.py",
-    "mutants.json": "tests/test_mutants.py",
 }
 
 

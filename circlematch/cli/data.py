@@ -56,7 +56,6 @@ def add(commands: Commands) -> None:
     add_dataset(show)
     add_json(show)
     example = "circlematch data composite --data data --out data"
-    purpose = "Make the composite of both versions of Speech Commands, out of links."
     cache = add_command(
         inner,
         "cache",
@@ -67,6 +66,7 @@ def add(commands: Commands) -> None:
     cache.add_argument("--check", action="store_true", help="Read every entry whole, and delete the damaged ones.")
     cache.add_argument("--prune", type=float, metavar="DAYS", help="Delete what was not used for so many days.")
     add_json(cache, "Print one JSON object per entry, each on a line: file, bytes, used_days_ago and state.")
+    purpose = "Make the composite of both versions of Speech Commands, out of links."
     composite = add_command(inner, "composite", purpose, example, run_composite)
     composite.add_argument(
         "--data", type=Path, required=True, help="The folder of speech_commands_v0.01 and speech_commands_v0.02."

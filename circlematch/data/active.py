@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from circlematch.config import FRONT_END
+from circlematch.data import entries
 from circlematch.data.cache import ClipSet, default_cache
-from circlematch.files import write_atomically
 
 __all__ = ["Words", "active_part", "words_of"]
 
@@ -39,16 +39,12 @@ class Words:
 
 def words_of(clips: ClipSet) -> Words:
     """The words of a set, found now or in the cache. A clip of digital silence has none."""
+
+    def measured() -> npt.NDArray[np.float64]:
+        return np.array([_measured(clips.audio[row]) if row >= 0 else (0, 0, SILENT_DBFS) for row in clips.rows])
+
     key = hashlib.sha256(f"{FORMAT} {clips.key}".encode() + clips.rows.tobytes()).hexdigest()[:32]
-    path = default_cache() / f"words-{key}.npy"
-    try:
-        if not clips.key:
-            raise OSError("not in the cache")
-        table = np.load(path)
-    except (OSError, ValueError, EOFError):  # not there, or damaged
-        table = np.array([_measured(clips.audio[row]) if row >= 0 else (0, 0, SILENT_DBFS) for row in clips.rows])
-        if clips.key:
-            write_atomically(path, lambda stream: np.save(stream, table))
+    table = entries.array(default_cache() / f"words-{key}", measured) if clips.key else measured()
     starts, ends, levels = table.T
     return Words(starts.astype(np.int32), ends.astype(np.int32), levels.astype(np.float32))
 

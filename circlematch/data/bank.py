@@ -10,7 +10,6 @@ import hashlib
 import json
 import shutil
 import sys
-import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,13 +20,16 @@ import numpy.typing as npt
 
 from circlematch.audio import blocks, to_int16
 from circlematch.config import FRONT_END
+from circlematch.data import entries
 from circlematch.data.cache import default_cache
+from circlematch.data.fingerprint import fingerprints
 from circlematch.data.negatives import Recording
-from circlematch.errors import AudioError, DatasetError
+from circlematch.errors import AudioError, DatasetError, UnreadableError
+from circlematch.text import on_one_line
 
 __all__ = ["Bank", "load_bank"]
 
-FORMAT = 1  # goes up when what is stored changes
+FORMAT = 2  # goes up when what is stored changes
 CLIP = FRONT_END.clip_samples
 
 
@@ -79,13 +81,16 @@ def load_bank(
     """The recordings, decoded now or found in the cache. Unreadable ones are left out and named."""
     report = say or _to_stderr
     folder = (cache or default_cache()) / f"negatives-{_key(recordings)}"
-    try:
-        index, audio = _open(folder)
-    except (OSError, ValueError, KeyError):  # not there, or damaged
+    found = _open(folder)
+    if found is None or found[0]["unreadable"]:
         shutil.rmtree(folder, ignore_errors=True)
         report(f"negatives: decoding {len(recordings):,} recordings, once")
-        _build(recordings, folder)
-        index, audio = _open(folder)
+        entries.make(folder, lambda scratch: _build(recordings, scratch))
+        found = _open(folder)
+        if found is None:
+            raise OSError(f"{folder} was written, but reads back changed; see whether its disk is damaged")
+    entries.used(folder)
+    index, audio = found
     for reason in index["broken"].values():
         report(f"left out: {reason}")
     kept = [recording for number, recording in enumerate(recordings) if str(number) not in index["broken"]]
@@ -96,46 +101,47 @@ def load_bank(
 
 
 def _to_stderr(line: str) -> None:
-    print(line, file=sys.stderr)
+    print(on_one_line(line), file=sys.stderr)
 
 
 def _key(recordings: Sequence[Recording]) -> str:
     digest = hashlib.sha256(f"{FORMAT} {FRONT_END.sample_rate_hz}".encode())
+    known = fingerprints(recording.path for recording in recordings)
     for recording in recordings:
-        status = recording.path.stat()
-        line = f"\n{recording.path.absolute()} {status.st_size} {status.st_mtime_ns}"
+        try:
+            changed = recording.path.stat().st_mtime_ns
+        except OSError:
+            changed = 0
+        line = f"\n{recording.path.absolute()} {changed} {known[recording.path]}"
         digest.update(line.encode(errors="surrogateescape"))
     return digest.hexdigest()[:32]
 
 
-def _open(folder: Path) -> tuple[dict[str, Any], npt.NDArray[np.int16]]:
-    index = json.loads((folder / "index.json").read_text())
-    audio = np.memmap(folder / "audio.i16", dtype="<i2", mode="r")
-    if audio.size != index["samples"]:
-        raise ValueError("the decoded sound is cut")
-    return index, audio
-
-
-def _build(recordings: Sequence[Recording], folder: Path) -> None:
-    """Decode everything into a temporary folder, block by block, then rename it."""
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    scratch = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", suffix=".part", dir=folder.parent))
+def _open(folder: Path) -> tuple[dict[str, Any], npt.NDArray[np.int16]] | None:
+    """What the entry holds, or None if it is not there or not whole."""
+    if not entries.is_whole(folder):
+        return None
     try:
-        (scratch / "index.json").write_text(json.dumps(_decode(recordings, scratch / "audio.i16")))
-        try:
-            scratch.rename(folder)
-        except OSError:
-            if not (folder / "index.json").is_file():  # no other process has written it first
-                raise
-    finally:
-        shutil.rmtree(scratch, ignore_errors=True)
+        index = json.loads((folder / "index.json").read_bytes())
+        samples = index["samples"]
+        audio = np.memmap(folder / "audio.i16", "<i2", "r") if samples else np.zeros(0, np.int16)
+        ends = [0, *index["ends"]]
+        fits = audio.size == samples == ends[-1] and ends == sorted(ends) and len(index["level_dbfs"]) == len(ends) - 1
+        return (index, audio) if fits else None
+    except Exception:  # whatever it is, decoding makes the entry anew
+        return None
+
+
+def _build(recordings: Sequence[Recording], scratch: Path) -> None:
+    """Decode everything into a folder, block by block."""
+    (scratch / "index.json").write_text(json.dumps(_decode(recordings, scratch / "audio.i16")))
 
 
 def _decode(recordings: Sequence[Recording], target: Path) -> dict[str, Any]:
     ends: list[int] = []
     levels: list[float] = []
     broken: dict[int, str] = {}
-    count = 0
+    count, unreadable = 0, False
     with target.open("wb") as stream:
         for number, recording in enumerate(recordings):
             energy, began = 0.0, count
@@ -146,10 +152,11 @@ def _decode(recordings: Sequence[Recording], target: Path) -> dict[str, Any]:
                     count += block.size
             except AudioError as error:
                 broken[number] = str(error)
+                unreadable |= isinstance(error, UnreadableError)
                 stream.seek(2 * began)
                 stream.truncate()
                 count = began
                 continue
             ends.append(count)
             levels.append(10 * np.log10(energy / max(count - began, 1) + 1e-12))
-    return {"samples": count, "ends": ends, "level_dbfs": levels, "broken": broken}
+    return {"samples": count, "ends": ends, "level_dbfs": levels, "broken": broken, "unreadable": unreadable}

@@ -172,7 +172,7 @@ def _stored(pieces: Sequence[Piece], folder: Path) -> _Stored | None:
 
 
 def _key(pieces: Sequence[Piece]) -> str:
-    """Changes with any file's path, size, time of change, head or tail, with the second, and with what is stored."""
+    """A hash that changes with the path, size, modification time, head or tail of any file, and with the format."""
     digest = hashlib.sha256(f"{FORMAT} {FRONT_END.sample_rate_hz} {FRONT_END.clip_samples}".encode())
     known = fingerprints(path for path, _ in pieces)
     for path, start_ms in pieces:
@@ -216,7 +216,7 @@ def _decode_all(pieces: Sequence[Piece], target: Path) -> tuple[list[tuple[int, 
 
 
 def _try_read(piece: Piece) -> npt.NDArray[np.int16] | AudioError:
-    """The second, or why it cannot be read."""
+    """The second of a file, or the reason why it cannot be read."""
     path, start_ms = piece
     try:
         return to_int16(second_of(blocks(path), start_ms * FRONT_END.sample_rate_hz // 1000)[0])

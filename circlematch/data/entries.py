@@ -17,15 +17,20 @@ import tempfile
 import time
 import zlib
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
 from circlematch.files import flush_folder, write_atomically
 
-__all__ = ["DAY_S", "Entry", "entries", "is_sealed", "is_whole", "make", "remove", "remove_orphans", "used"]
+__all__ = ["DAY_S", "Entry", "array", "entries", "is_sealed", "is_whole", "make", "remove", "remove_orphans", "used"]
 
 SEAL = "seal.json"
+ARRAY = "array.npy"
 PIECE_BYTES = 1 << 20
 PROBES = 16  # pieces of each file that are compared when an entry is opened
 DAY_S = 86_400.0
@@ -107,6 +112,19 @@ def used(folder: Path) -> None:
         os.utime(folder)
     except OSError:
         return
+
+
+def array(folder: Path, compute: Callable[[], npt.NDArray[Any]]) -> npt.NDArray[Any]:
+    """An array from the cache; if it is not there or damaged, it is computed now and kept."""
+    if is_whole(folder, thorough=True):
+        with suppress(OSError, ValueError, EOFError):
+            found: npt.NDArray[Any] = np.load(folder / ARRAY, allow_pickle=False)
+            used(folder)
+            return found
+    shutil.rmtree(folder, ignore_errors=True)
+    values = compute()
+    make(folder, lambda scratch: np.save(scratch / ARRAY, values))
+    return values
 
 
 @dataclass(frozen=True)

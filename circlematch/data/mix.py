@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +19,7 @@ from circlematch.data.bank import Bank
 from circlematch.data.cache import ClipSet
 from circlematch.data.dataset import SILENCE, UNKNOWN
 from circlematch.data.epoch import NEAR_WORD, NEGATIVE
+from circlematch.errors import UsageError
 from circlematch.front_end import PART, Mixes
 
 __all__ = ["Mixed", "Mixer"]
@@ -35,7 +35,6 @@ QUIET_DBFS = -58.0  # a quieter window of negatives is silence
 EVERY = 16  # of which sample the level of a window is measured
 SOURCES = CLIPS, NEGATIVES = 0, 1
 
-Needed = TypeVar("Needed")
 Numbers = npt.NDArray[np.int64]
 Levels = npt.NDArray[np.float64]
 
@@ -104,6 +103,18 @@ class Mixer:
         flat = np.ascontiguousarray(clips.audio).reshape(-1)
         self.sources = (flat,) if bank is None else (flat, bank.audio)
 
+    def _given_bank(self) -> Bank:
+        """The negatives, where the recipe needs them."""
+        if self.bank is None:
+            raise UsageError("the recipe needs recordings without keywords; give --negatives DIR")
+        return self.bank
+
+    def _given_words(self) -> Words:
+        """Where the words are, where the recipe needs it."""
+        if self.words is None:
+            raise UsageError("the recipe needs the places of the words in the clips")
+        return self.words
+
     def mix(self, chosen: Numbers, generator: np.random.Generator) -> Mixed:
         """The clips with these numbers; NEGATIVE and NEAR_WORD are made anew."""
         count = len(chosen)
@@ -132,7 +143,7 @@ class Mixer:
 
     def _negatives(self, here: Numbers, parts: Parts, level: Levels, generator: np.random.Generator) -> Numbers:
         """Windows of negatives, some of them hard; returns their labels: silence where there is next to no sound."""
-        bank = _needed(self.bank, "negatives")
+        bank = self._given_bank()
         at = bank.positions(len(here), generator, self.allowed)
         hard = generator.random(len(here)) < self.negatives.hard
         jitter = generator.integers(-CLIP // 20, CLIP // 20, len(here))
@@ -153,7 +164,7 @@ class Mixer:
 
     def _near_words(self, here: Numbers, parts: Parts, level: Levels, generator: np.random.Generator) -> None:
         """Each is one of the kinds, made of one keyword or two."""
-        words = _needed(self.words, "the places of words")
+        words = self._given_words()
         one, two = (self.keywords[generator.integers(0, len(self.keywords), len(here))] for _ in range(2))
         kind = generator.integers(0, len(KINDS), len(here))
         share = generator.uniform(LEAST_PART, MOST_PART, len(here))
@@ -164,7 +175,7 @@ class Mixer:
 
     def _spans(self, numbers: Numbers) -> tuple[Numbers, Numbers, Numbers]:
         """First sample of each clip in the source, and start and end of its word within the clip."""
-        words = _needed(self.words, "the places of words")
+        words = self._given_words()
         starts, ends = words.starts[numbers].astype(np.int64), words.ends[numbers].astype(np.int64)
         return self.clips.rows[numbers] * CLIP, starts, ends
 
@@ -193,7 +204,7 @@ class Mixer:
 
     def _joined(self, here: Numbers, one: Numbers, two: Numbers, _: Levels, parts: Parts) -> None:
         """The first half of one word and the second half of another."""
-        words = _needed(self.words, "the places of words")
+        words = self._given_words()
         clip, start, end = self._spans(one)
         other, first, last = self._spans(two)
         half, middle = (end - start) // 2, (first + last) // 2
@@ -205,7 +216,7 @@ class Mixer:
 
     def _beside(self, chosen: Numbers, parts: Parts, level: Levels, generator: np.random.Generator) -> None:
         """Running speech before a keyword, behind it, or both."""
-        bank = _needed(self.bank, "negatives")
+        bank = self._given_bank()
         drawn = generator.random(len(chosen)) < self.config.beside
         side, numbers = generator.integers(0, 3, len(chosen)), (2, len(chosen))
         at = bank.positions(2 * len(chosen), generator, self.without).reshape(numbers)
@@ -225,7 +236,7 @@ class Mixer:
 
     def _babble(self, parts: Parts, level: Levels, generator: np.random.Generator) -> None:
         """One to four voices behind everything that is spoken."""
-        bank = _needed(self.bank, "negatives")
+        bank = self._given_bank()
         count, most = len(level), 4
         voices = np.where(generator.random(count) < self.config.babble, generator.integers(1, most + 1, count), 0)
         below = generator.uniform(self.config.least_babble_db, self.config.most_babble_db, count)
@@ -237,7 +248,7 @@ class Mixer:
             parts.add(here, NEGATIVES, at[number, here], size, -OVERHANG, gain)
 
     def _bank_level(self, at: Numbers) -> Levels:
-        bank = _needed(self.bank, "negatives")
+        bank = self._given_bank()
         level: Levels = bank.level_dbfs[bank.recording_at(at)].astype(np.float64)
         return level
 
@@ -247,13 +258,6 @@ class Mixer:
         drawn = generator.random(len(level)) < config.levelled
         wanted = generator.uniform(config.quietest_level_dbfs, config.loudest_level_dbfs, len(level))
         return np.where(drawn & (level > SILENT_DBFS), wanted - level, 0.0)
-
-
-def _needed(what: Needed | None, name: str) -> Needed:
-    """What some recipes need and others do not."""
-    if what is None:
-        raise ValueError(f"this recipe needs {name}")
-    return what
 
 
 Maker = Callable[[Mixer, Numbers, Numbers, Numbers, Levels, Parts], None]

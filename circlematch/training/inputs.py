@@ -54,21 +54,35 @@ def check_inputs(folder: Path, dataset: Dataset) -> None:
 def _inputs_of(dataset: Dataset) -> Inputs:
     """The digest of every recording, by split; spare words and noise are splits of their own."""
     clips = {**dataset.splits, "spare": dataset.spare}
-    every = {path for some in clips.values() for clip in some if (path := clip.path) is not None} | set(dataset.noise)
-    known = fingerprints(sorted(every))
-    common = Path(os.path.commonpath([path.absolute().parent for path in every])) if every else Path()
+    uses = {
+        split: [(clip.path, f"{clip.start_ms} {clip.label} {clip.speaker}") for clip in some if clip.path is not None]
+        for split, some in clips.items()
+    }
+    spoken = _named({path for some in uses.values() for path, _ in some})
+    noise = _named(set(dataset.noise))
+    negatives = _named({recording.path for recording in dataset.negatives})
+    out = {split: _digests(some, spoken) for split, some in uses.items()}
+    out["noise"] = _digests([(path, "") for path in dataset.noise], noise)
+    words = [(one.path, " ".join(sorted(one.words)) if one.words is not None else "") for one in dataset.negatives]
+    out["negatives"] = _digests(words, negatives)
+    return {split: files for split, files in out.items() if files}
 
-    def name(path: Path) -> str:
-        return path.absolute().relative_to(common).as_posix()
 
-    uses: dict[str, dict[str, list[str]]] = {}
-    for split, some in clips.items():
-        for clip in some:
-            if clip.path is not None:
-                used = f"{known[clip.path]} {clip.start_ms} {clip.label} {clip.speaker}"
-                uses.setdefault(split, {}).setdefault(name(clip.path), []).append(used)
-    uses["noise"] = {name(path): [known[path]] for path in dataset.noise}
-    return {split: {file: _digest(some) for file, some in files.items()} for split, files in uses.items()}
+def _named(paths: set[Path]) -> dict[Path, str]:
+    """Each file's name from the folder that all of them share, so that this folder may move."""
+    if not paths:
+        return {}
+    shared = os.path.commonpath([path.absolute().parent for path in paths])
+    return {path: path.absolute().relative_to(shared).as_posix() for path in paths}
+
+
+def _digests(uses: Iterable[tuple[Path, str]], names: dict[Path, str]) -> dict[str, str]:
+    """A digest for every file: of its content and of all that it is used for."""
+    known = fingerprints(names)
+    grouped: dict[str, list[str]] = {}
+    for path, use in uses:
+        grouped.setdefault(names[path], []).append(f"{known[path]} {use}")
+    return {name: _digest(some) for name, some in grouped.items()}
 
 
 def _digest(uses: Iterable[str]) -> str:

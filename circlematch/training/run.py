@@ -196,7 +196,7 @@ def _finish(run: Run, step: Step, heard: npt.NDArray[np.int64], validation: Clip
 def _noise_pool(run: Run, say: Callable[[str], None]) -> NoisePool:
     """White noise; for a recipe with other noise also synthetic noise and the dataset's noise recordings.
 
-    The held-out part of each recording is left out.
+    The held-out part of each recording is left out. A recording that cannot be read is named.
     """
     recordings = None
     if run.recipe.augmentation.recorded:

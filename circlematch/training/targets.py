@@ -14,8 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from circlematch.config import Recipe
+from circlematch.data import entries
 from circlematch.data.cache import ZEROS, ClipSet, default_cache
-from circlematch.files import write_atomically
 from circlematch.model import Model
 from circlematch.safetensors import digest
 from circlematch.training.finish import silence_shift
@@ -61,10 +61,4 @@ def scores_of(teacher: Model, clips: ClipSet, rows: npt.NDArray[np.int64]) -> np
         return teacher.scores(clips.audio, rows)
     who = f"{digest(dict(teacher.tensors))} {teacher.card.network}"
     key = hashlib.sha256(f"{FORMAT} {clips.key} {who}".encode() + rows.tobytes()).hexdigest()[:32]
-    path = default_cache() / f"scores-{key}.npy"
-    try:
-        kept: npt.NDArray[np.float32] = np.load(path)
-    except (OSError, ValueError, EOFError):  # not there, or damaged
-        kept = teacher.scores(clips.audio, rows)
-        write_atomically(path, lambda stream: np.save(stream, kept))
-    return kept
+    return entries.array(default_cache() / f"scores-{key}", lambda: teacher.scores(clips.audio, rows))

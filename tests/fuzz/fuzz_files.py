@@ -16,6 +16,7 @@ import json
 import multiprocessing
 import os
 import random
+import re
 import resource
 import sys
 import time
@@ -307,8 +308,16 @@ def work(kind: str, folder: Path, seed: int, answers: Connection) -> None:
             end, wrong = type(error).__name__, None if str(error).isprintable() else f"not printable: {error!a}"
         except BaseException:
             end, wrong = "raw exception", traceback.format_exc()
-        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+        peak = peak_mib()
         answers.send((end, wrong, time.process_time() - begun, peak))
+
+
+def peak_mib() -> float:
+    """The most memory that this process has had. getrusage would count what its parent had when it was made."""
+    status = Path("/proc/self/status")
+    if not status.exists():
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    return int(re.findall(r"VmHWM:\s+(\d+) kB", status.read_text())[0]) / 1024
 
 
 def fuzz(kind: str, folder: Path, runs: int | None, seconds: float | None, seed: int) -> Report:

@@ -2,7 +2,7 @@
 
 python tests/mutants/mutants.py                          all of them
 python tests/mutants/mutants.py cache download --list    which there are
-python tests/mutants/mutants.py --record results/mutants.json
+python tests/mutants/mutants.py --record FILE            and write a record
 
 Each mutant is one changed expression. The tests that are named beside it must fail on it; a mutant that survives is a
 hole in the tests, or changes nothing that could be seen (SURVIVORS says why). `make mutants` runs these after the terms
@@ -261,12 +261,12 @@ MUTANTS: list[Mutant] = [
         "circlematch/training/inputs.py",
         INPUTS,
         [
-            (" {clip.start_ms} {clip.label} {clip.speaker}", " {clip.start_ms} {clip.speaker}"),
+            ("{clip.start_ms} {clip.label} {clip.speaker}", "{clip.start_ms} {clip.speaker}"),
             ('"spare": dataset.spare', '"spare": ()'),
-            ('uses["noise"] = {name(path): [known[path]] for path in dataset.noise}', 'uses["noise"] = {}'),
+            ('[(path, "") for path in dataset.noise]', "[]"),
             ("before[file] != after[file]", "False"),
             ("sorted(before.keys() - after.keys())", "[]"),
-            ("relative_to(common)", "relative_to('/')"),
+            ("relative_to(shared)", "relative_to('/')"),
         ],
     ),
     *_of(
