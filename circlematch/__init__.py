@@ -8,7 +8,8 @@
 network in PyTorch.
 """
 
-from types import ModuleType
+import importlib
+from typing import TYPE_CHECKING, Any
 
 from circlematch._version import __version__
 from circlematch.audio import read
@@ -18,13 +19,22 @@ from circlematch.model import Model, Prediction
 from circlematch.pretrained import load, names
 from circlematch.spotter import Spotter
 
-__all__ = ["CircleMatchError", "Hit", "Model", "Prediction", "Spotter", "__version__", "load", "names", "nn", "read"]
+if TYPE_CHECKING:
+    from circlematch.live.microphone import Microphone
+
+__all__ = [
+    *("CircleMatchError", "Hit", "Microphone", "Model", "Prediction", "Spotter", "__version__", "load", "names", "nn"),
+    "read",
+]
+
+# Imported at their first use: they take time, and most programs need none of them.
+_LATER = {"Microphone": "circlematch.live.microphone"}
 
 
-def __getattr__(name: str) -> ModuleType:
-    """Import `circlematch.nn`, and with it torch, at its first use."""
+def __getattr__(name: str) -> Any:
+    """Import `circlematch.nn`, and with it torch, and the names of `_LATER` at their first use."""
     if name == "nn":
-        import importlib
-
         return importlib.import_module("circlematch.nn")
+    if name in _LATER:
+        return getattr(importlib.import_module(_LATER[name]), name)
     raise AttributeError(f"module 'circlematch' has no attribute {name!r}")

@@ -30,6 +30,7 @@ TYPES = ("f2", "f4", "f8", "f16", "i2", "i4", "u1")  # in either byte order
 SHORTEST_MS = 50  # five frames: the least that five ordered prototypes can fill
 BLOCK_SAMPLES = 2**16  # of all channels together: 256 KiB
 UNKNOWN_LENGTH = 2**63 - 1  # frames, in libsndfile, if the header of a FLAC file has no length
+NOT_FINITE = "the recording holds NaN or infinite samples; every sample must be a finite number"
 
 Samples = npt.NDArray[np.float32]
 Progress = Callable[[float, float | None], object]
@@ -232,7 +233,7 @@ def as_mono(given: npt.NDArray[np.generic]) -> Samples:
         return np.zeros(0, dtype=np.float32)
     scaled = _as_float(given)
     if not np.isfinite(scaled).all():
-        raise AudioError("the recording holds NaN or infinite samples; every sample must be a finite number")
+        raise AudioError(NOT_FINITE)
     mono = scaled if scaled.ndim == 1 else scaled.mean(axis=1, dtype=np.float32)
     return np.ascontiguousarray(mono)
 

@@ -14,9 +14,10 @@ from circlematch.config import FRONT_END
 from circlematch.errors import DamagedFileError, UsageError
 from circlematch.threads import in_slices
 
-__all__ = ["Answer", "Engine", "RawHit", "Stream"]
+__all__ = ["Answer", "Engine", "RawHit", "Recording", "Stream"]
 
 Samples = npt.NDArray[np.int16] | npt.NDArray[np.float32]
+INT16, FLOAT32 = np.dtype(np.int16), np.dtype(np.float32)
 
 
 @dataclass(frozen=True)
@@ -103,6 +104,16 @@ class Engine:
             )
         return out
 
+    def embed(self, samples: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+        """ĥ of Eq. (2) for every 10 ms of a recording of any length, (T, D). With mean pooling, the features."""
+        frames = -(-samples.size // FRONT_END.hop_samples)
+        out = np.empty((frames, self.width), dtype=np.float32)
+        stream = Stream(self)
+        lib.cm_embed(
+            stream.pointer, _samples(samples), samples.size, ffi.from_buffer("float[]", out, require_writable=True)
+        )
+        return out
+
 
 class Stream:
     """A recording that is processed piece by piece. A stream belongs to one thread at a time."""
@@ -170,9 +181,59 @@ class Stream:
         return found
 
 
+class Recording:
+    """A stream with its recording's length and first second. `hear` is made for short chunks."""
+
+    def __init__(self, stream: Stream) -> None:
+        self.stream = stream
+        self.opening = np.zeros(FRONT_END.clip_samples, dtype=np.float32)  # the first second, with zeros behind its end
+        self._state = ffi.new("cm_recording *", (stream.pointer, ffi.from_buffer("float[]", self.opening), 0))
+        self._hit = ffi.new("cm_hit *")
+
+    @property
+    def samples(self) -> int:
+        """Of the recording so far."""
+        return int(self._state.samples)
+
+    def hear(self, samples: Samples) -> list[RawHit] | None:
+        """Process samples at 16 kHz. Returns new hits, or None if a sample is not finite; nothing has changed then."""
+        count = samples.size
+        if samples.dtype is FLOAT32:
+            used = lib.cm_hear_f32(self._state, _BUFFER(_FLOATS, samples), count)
+        else:
+            used = lib.cm_hear_i16(self._state, _BUFFER(_INT16S, samples), count)
+        if used == count:
+            return []
+        return None if used == 0 else self._rest(samples, -used)
+
+    def _rest(self, samples: Samples, at: int) -> list[RawHit]:
+        """Take the hit that waits, and process the samples from `at` on."""
+        hits = []
+        while True:
+            while lib.cm_next_hit(self.stream.pointer, self._hit):
+                hits.append(_raw(self._hit))
+            if at == samples.size:
+                return hits
+            function = lib.cm_hear_f32 if samples.dtype == FLOAT32 else lib.cm_hear_i16
+            at += abs(function(self._state, _samples(samples[at:]), samples.size - at))
+
+    def finish(self) -> list[RawHit]:
+        """End the recording. Returns the remaining hits; length and first second stay until `reset`."""
+        return self.stream.finish()
+
+    def reset(self) -> None:
+        """Begin a new recording."""
+        self.stream.reset()
+        self.opening[:] = 0
+        self._state.samples = 0
+
+
 def _raw(hit: Any) -> RawHit:
     return RawHit(hit.label, hit.score, hit.start_ms, hit.end_ms)
 
 
 def _samples(samples: Samples) -> Any:
     return ffi.from_buffer("int16_t[]" if samples.dtype == np.int16 else "float[]", samples)
+
+
+_BUFFER, _FLOATS, _INT16S = ffi.from_buffer, ffi.typeof("float[]"), ffi.typeof("int16_t[]")

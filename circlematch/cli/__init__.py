@@ -15,14 +15,15 @@ from types import FrameType
 from typing import Any, NoReturn
 
 from circlematch._version import __version__
-from circlematch.cli import bench, data, evaluate, explain, export, finish, measure, models, spot, train
+from circlematch.cli import bench, data, evaluate, explain, export, finish, listen, measure, models, spot, train
+from circlematch.cli.output import paint, reporting
 from circlematch.data.tasks import TASKS
 from circlematch.errors import CircleMatchError, did_you_mean
 
 __all__ = ["Parser", "build_parser", "main"]
 
 INTERRUPTED = 130  # what shells expect after Ctrl-C
-COMMANDS = (models, spot, explain, train, finish, evaluate, measure, export, data, bench)
+COMMANDS = (models, spot, listen, explain, train, finish, evaluate, measure, export, data, bench)
 
 
 class Parser(argparse.ArgumentParser):
@@ -68,7 +69,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         used: Parser = getattr(options, "parser", parser)
         used.refuse(unknown)
     try:
-        with _terminated_like_ctrl_c():
+        with _terminated_like_ctrl_c(), reporting(options.verbose, options.quiet):
             return int(options.run(options))
     except CircleMatchError as error:
         return _fail(str(error), error.exit_code)
@@ -102,7 +103,7 @@ def _terminated_like_ctrl_c() -> Iterator[None]:
 
 
 def _fail(message: str, code: int) -> int:
-    print(f"circlematch: {' '.join(message.split())}", file=sys.stderr)
+    print(f"{paint('circlematch:', 'bad', sys.stderr)} {' '.join(message.split())}", file=sys.stderr)
     return code
 
 

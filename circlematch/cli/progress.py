@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from datetime import timedelta
 from typing import TextIO
 
+from circlematch.cli.output import wants_progress
 from circlematch.data import download
 
 __all__ = ["Progress", "download_progress"]
@@ -49,11 +50,13 @@ class _Line:
 
 
 class Progress:
-    """A line on standard error that is removed at the end. Nothing is drawn without a terminal."""
+    """A line on standard error that is removed at the end. Nothing is drawn without a terminal, or with -q."""
 
-    def __init__(self, stream: TextIO | None = None, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, stream: TextIO | None = None, clock: Callable[[], float] = time.monotonic, patience_s: float | None = None
+    ) -> None:
         self.stream, self.clock = stream or sys.stderr, clock
-        self.next_s = clock() + PATIENCE_S
+        self.next_s = clock() + (PATIENCE_S if patience_s is None else patience_s)
         self.line = _Line(self.stream)
 
     def __enter__(self) -> Progress:
@@ -64,7 +67,7 @@ class Progress:
 
     def show(self, text: str) -> None:
         """Draw the line, at most ten times a second."""
-        if not self.stream.isatty() or self.clock() < self.next_s:
+        if not self.stream.isatty() or self.clock() < self.next_s or not wants_progress():
             return
         self.next_s = self.clock() + REDRAW_S
         self.line.draw(text)

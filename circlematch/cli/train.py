@@ -28,7 +28,7 @@ OVERRIDES: dict[str, tuple[type, str]] = {
     "label_smoothing": (float, "The label smoothing of the cross-entropy."),
     "dropout": (float, "The dropout on the band features."),
 }
-ALSO_WITH_RESUME = {"resume", "threads", "json", "run", "parser"}
+ALSO_WITH_RESUME = {"resume", "threads", "json", "run", "parser", "verbose", "quiet"}
 
 
 def add(commands: Commands) -> None:
