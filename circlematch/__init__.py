@@ -23,7 +23,16 @@ if TYPE_CHECKING:
     from circlematch.live.microphone import Microphone
 
 __all__ = [
-    *("CircleMatchError", "Hit", "Microphone", "Model", "Prediction", "Spotter", "__version__", "load", "names", "nn"),
+    "CircleMatchError",
+    "Hit",
+    "Microphone",
+    "Model",
+    "Prediction",
+    "Spotter",
+    "__version__",
+    "load",
+    "names",
+    "nn",
     "read",
 ]
 
