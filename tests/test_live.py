@@ -76,6 +76,7 @@ AS_BYTES = {  # name -> soundfile's encoding of a raw file, an independent write
     "s24": "PCM_24",
     "s32": "PCM_32",
     "u8": "PCM_U8",
+    "s8": "PCM_S8",
     "f32": "FLOAT",
 }
 

@@ -15,7 +15,20 @@ from types import FrameType
 from typing import Any, NoReturn
 
 from circlematch._version import __version__
-from circlematch.cli import bench, data, evaluate, explain, export, finish, listen, measure, models, spot, train
+from circlematch.cli import (
+    bench,
+    data,
+    evaluate,
+    explain,
+    export,
+    finish,
+    listen,
+    measure,
+    models,
+    spot,
+    train,
+    wyoming,
+)
 from circlematch.cli.output import paint, reporting
 from circlematch.data.tasks import TASKS
 from circlematch.errors import CircleMatchError, did_you_mean
@@ -23,7 +36,7 @@ from circlematch.errors import CircleMatchError, did_you_mean
 __all__ = ["Parser", "build_parser", "main"]
 
 INTERRUPTED = 130  # what shells expect after Ctrl-C
-COMMANDS = (models, spot, listen, explain, train, finish, evaluate, measure, export, data, bench)
+COMMANDS = (models, spot, listen, wyoming, explain, train, finish, evaluate, measure, export, data, bench)
 
 
 class Parser(argparse.ArgumentParser):

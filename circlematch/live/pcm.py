@@ -20,6 +20,7 @@ FORMATS: dict[str, tuple[int, str]] = {
     "s24": (3, "<i4"),
     "s32": (4, "<i4"),
     "u8": (1, "u1"),
+    "s8": (1, "i1"),
     "f32": (4, "<f4"),
 }
 MOST_CHANNELS = 64
@@ -87,4 +88,5 @@ def samples_of(data: bytes, pcm: Pcm) -> npt.NDArray[Any]:
         samples = wide.reshape(-1).view("<i4")
     else:
         samples = np.frombuffer(data, dtype=dtype)
+        samples = samples.astype(np.int16) * 256 if dtype == "i1" else samples  # audio files have no such type
     return samples.reshape(-1, pcm.channels) if pcm.channels > 1 else samples
