@@ -32,7 +32,7 @@ class Session:
         self._detect = Detect()
         self._recording: _Recording | None = None
         self._detected = False  # in this recording
-        self._offset_ms = 0  # of the client's clock, from the recording's beginning
+        self._timestamp = 0  # of the last chunk
 
     def answer(self, event: Event) -> list[Event]:
         """Process an event and return the answers. Events of unknown types are ignored, as the protocol wants it."""
@@ -74,32 +74,31 @@ class Session:
         before_ms = round(1000 * recording.seconds)
         found = recording.hear(event.payload or b"")
         self.seconds = recording.seconds
-        chunk_ms = before_ms if timestamp is None else round(timestamp)
-        self._offset_ms = chunk_ms - before_ms
-        return [self._detection(name, hit, chunk_ms) for name, hit in found]
+        self._timestamp = before_ms if timestamp is None else round(timestamp)
+        return [self._detection(name, hit) for name, hit in found]
 
     def _stop(self) -> list[Event]:
         recording, self._recording = self._recording, None
         answers = []
         if recording is not None:
-            end_ms = round(1000 * recording.seconds) + self._offset_ms
-            answers = [self._detection(name, hit, end_ms) for name, hit in recording.finish()]
+            answers = [self._detection(name, hit) for name, hit in recording.finish()]
         if not self._detected:
             answers.append(NotDetected(context=self._detect.context).event())
         self._detected = False
         return answers
 
-    def _detection(self, name: str, hit: Hit, chunk_ms: int) -> Event:
+    def _detection(self, name: str, hit: Hit) -> Event:
         """The event of a hit: its timestamp is that of the chunk which completed it, as the protocol says.
 
-        Beside the protocol's members it has score, start and end, by the client's clock.
+        Beside the protocol's members it has score, and start and end in milliseconds from the recording's beginning.
+        (They cannot be told by the client's clock: satellites count in nanoseconds, the protocol in milliseconds.)
         """
         self._detected = True
-        event = Detection(name=name, timestamp=chunk_ms, context=self._detect.context).event()
+        event = Detection(name=name, timestamp=self._timestamp, context=self._detect.context).event()
         event.data |= {
             "score": round(hit.score, 4),
-            "start": round(1000 * hit.start) + self._offset_ms,
-            "end": round(1000 * hit.end) + self._offset_ms,
+            "start": round(1000 * hit.start),
+            "end": round(1000 * hit.end),
         }
         return event
 
