@@ -16,6 +16,7 @@ from circlematch.audio import read
 from circlematch.detection import Hit
 from circlematch.errors import CircleMatchError
 from circlematch.model import Model, Prediction
+from circlematch.pool import SpotterPool
 from circlematch.pretrained import load, names
 from circlematch.spotter import Spotter
 
@@ -29,6 +30,7 @@ __all__ = [
     "Model",
     "Prediction",
     "Spotter",
+    "SpotterPool",
     "__version__",
     "load",
     "names",
