@@ -21,6 +21,8 @@ from circlematch.pretrained import load, names
 from circlematch.spotter import Spotter
 
 if TYPE_CHECKING:
+    from circlematch.features import log_mel
+    from circlematch.interface import train
     from circlematch.live.microphone import Microphone
 
 __all__ = [
@@ -33,13 +35,19 @@ __all__ = [
     "SpotterPool",
     "__version__",
     "load",
+    "log_mel",
     "names",
     "nn",
     "read",
+    "train",
 ]
 
 # Imported at their first use: they take time, and most programs need none of them.
-_LATER = {"Microphone": "circlematch.live.microphone"}
+_LATER = {
+    "Microphone": "circlematch.live.microphone",
+    "log_mel": "circlematch.features",
+    "train": "circlematch.interface",
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -7,12 +7,12 @@ import json
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from circlematch import audio, detection
+from circlematch import audio, detection, notebook
 from circlematch._version import __version__
 from circlematch.compact import compact
 from circlematch.config import FRONT_END, Network, Recipe, Specification, from_dict
@@ -21,9 +21,14 @@ from circlematch.errors import DamagedFileError, UsageError
 from circlematch.parameters import Tensors, check_tensors, parameter_count
 from circlematch.safetensors import digest, read_safetensors, write_safetensors
 
+if TYPE_CHECKING:
+    from circlematch.evaluation import Report
+    from circlematch.interface import Data, Measured
+
 __all__ = ["MODEL_FILE", "Card", "Finished", "Model", "Prediction", "read_model", "write_model"]
 
-MODEL_FILE = "model.safetensors"  # in the folder of a run
+SUFFIX = ".safetensors"
+MODEL_FILE = f"model{SUFFIX}"  # in the folder of a run
 FORMAT = 2
 METADATA_KEY = "circlematch"
 
@@ -149,6 +154,44 @@ class Model:
 
         spotter = Spotter(self, threshold)
         return [*spotter.push(audio.prepare(samples, sample_rate)), *spotter.finish()]
+
+    def embed(self, samples: npt.ArrayLike, sample_rate: int) -> npt.NDArray[np.float32]:
+        """The encoder's unit vector ĥ of Eq. (2) for every 10 ms of a recording of any length: (T, D).
+
+        Frames that sound alike have vectors of a high dot product. A model with mean pooling gives its features.
+        """
+        return self.engine.embed(audio.prepare(samples, sample_rate))
+
+    def evaluate(self, data: Data, split: str = "test") -> Report:
+        """Accuracy, confusion, precision and recall on a split of a folder of words or a dataset."""
+        from circlematch import interface  # which imports this module
+
+        return interface.evaluate(self, data, split)
+
+    def measure(self, data: Data | None = None, **settings: Any) -> Measured:
+        """Misses, false accepts per hour and latency on streams; the settings are those of `interface.measure`."""
+        from circlematch import interface  # which imports this module
+
+        return interface.measure(self, data, **settings)
+
+    def save(self, path: str | Path) -> Path:
+        """Write the model as one file, which `circlematch.load` reads."""
+        path = Path(path)
+        if path.suffix.lower() != SUFFIX:
+            raise UsageError(f"{path} is no name of a model file; give a name that ends in {SUFFIX}")
+        write_model(path, self.card, self.tensors)
+        return path
+
+    def _repr_html_(self) -> str:
+        card = self.card
+        rows = [
+            ("words", ", ".join(self.labels)),
+            ("parameters", f"{card.parameters:,}"),
+            ("trained", f"{card.epochs} epochs on {card.task}"),
+            *((f"accuracy, {split}", f"{share:.2%}") for split, share in card.accuracy.items()),
+            ("licence", card.licence),
+        ]
+        return notebook.table(card.name, ("", ""), rows)
 
     def judge(self, samples: audio.Samples) -> Prediction:
         """The same as `predict` for samples as `circlematch.read` returns them: mono float32 at 16 kHz."""

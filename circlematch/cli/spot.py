@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from dataclasses import asdict
 from datetime import timedelta
 
 from circlematch import audio, detection
 from circlematch.cli.options import Commands, add_command, add_json, add_model, add_pcm, pcm_of, print_json, probability
-from circlematch.cli.output import paint
+from circlematch.cli.output import logger, paint
 from circlematch.cli.progress import Progress
 from circlematch.detection import Hit
 from circlematch.errors import AudioError
@@ -53,7 +52,7 @@ def run(options: argparse.Namespace) -> int:
                 _listen(spotter, source, file, hits, progress, printed=not options.json)
         except (AudioError, MemoryError) as error:
             reason = str(error) if isinstance(error, AudioError) else f"{file}: there is not enough memory to read it"
-            print(f"circlematch: {reason}", file=sys.stderr, flush=True)
+            logger.error(reason)
             code = AudioError.exit_code
         if options.json:
             _print_object(spotter, file, hits, reason)

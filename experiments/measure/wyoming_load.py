@@ -4,10 +4,10 @@ python experiments/measure/wyoming_load.py                     an hour of sound 
 python experiments/measure/wyoming_load.py --paced 120         two minutes at the speed of time: also the latency
 python experiments/measure/wyoming_load.py --minutes 5         shorter
 
-Prints one JSON object. The sound is the words of examples/commands.flac, at random times in noise, in a different order
-for each client. Its hits are compared with those of a Spotter on the same samples: `wrong` counts hits that are
-missing, too many, or at another time. All the while, other clients are killed in the middle of an event, stay silent with half
-an event, or send what is no event.
+Prints one JSON object. The sound is the words of examples/commands.flac, at random times in noise, in another order for
+each client. Its hits are compared with those of a Spotter on the same samples: `wrong` counts hits that are missing,
+that are too many, or that come at another time. All the while, other clients are killed in the middle of an event, stay
+silent with half an event, or send what is no event.
 """
 
 from __future__ import annotations
