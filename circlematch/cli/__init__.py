@@ -17,6 +17,8 @@ from typing import Any, NoReturn
 from circlematch._version import __version__
 from circlematch.cli import (
     bench,
+    compare,
+    completion,
     data,
     evaluate,
     explain,
@@ -36,7 +38,22 @@ from circlematch.errors import CircleMatchError, did_you_mean
 __all__ = ["Parser", "build_parser", "main"]
 
 INTERRUPTED = 130  # what shells expect after Ctrl-C
-COMMANDS = (models, spot, listen, wyoming, explain, train, finish, evaluate, measure, export, data, bench)
+COMMANDS = (
+    models,
+    spot,
+    listen,
+    wyoming,
+    explain,
+    train,
+    finish,
+    evaluate,
+    compare,
+    measure,
+    export,
+    data,
+    bench,
+    completion,
+)
 
 
 class Parser(argparse.ArgumentParser):
