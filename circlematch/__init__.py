@@ -55,5 +55,6 @@ def __getattr__(name: str) -> Any:
     if name == "nn":
         return importlib.import_module("circlematch.nn")
     if name in _LATER:
-        return getattr(importlib.import_module(_LATER[name]), name)
+        globals()[name] = getattr(importlib.import_module(_LATER[name]), name)
+        return globals()[name]
     raise AttributeError(f"module 'circlematch' has no attribute {name!r}")
