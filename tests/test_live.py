@@ -344,6 +344,7 @@ def test_the_command_shows_hits_overruns_and_what_was_heard(
 def test_options_that_do_not_go_together_are_refused(capsys: Capture) -> None:
     for arguments, said in (
         (["-", "--device", "1"], "does not go with -"),
+        (["a.wav"], "for a file: circlematch spot a.wav"),
         (["--channels", "2"], "are for standard input; write: circlematch listen -"),
         (["-", "--exec", "echo {labl}"], "did you mean label?"),
         (["-", "--save-most", "0", "--save", "x"], "--save-most is 0"),

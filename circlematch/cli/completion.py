@@ -26,7 +26,7 @@ class _Level:
 def add(commands: Commands) -> None:
     """Add the command and its arguments."""
     summary = "Print a script that completes commands and options in a shell."
-    parser = add_command(commands, "completion", summary, 'eval "$(circlematch completion bash)"', run)
+    parser = add_command(commands, "completion", summary, "circlematch completion bash >> ~/.bashrc", run)
     parser.add_argument("shell", choices=SHELLS, metavar="SHELL", help=f"One of {', '.join(SHELLS)}.")
 
 

@@ -48,9 +48,7 @@ def add(commands: Commands) -> None:
     summary = "Find keywords in live sound: from a microphone, or from standard input (-)."
     example = "circlematch listen --exec 'notify-send {label}'\n  arecord -f S16_LE -r 16000 | circlematch listen -"
     parser = add_command(commands, "listen", summary, example, run)
-    parser.add_argument(
-        "source", nargs="?", choices=(NAME,), metavar="-", help="Read standard input instead of a microphone."
-    )
+    parser.add_argument("source", nargs="?", metavar="-", help="Read standard input instead of a microphone.")
     parser.add_argument("--device", metavar="NAME", help="The microphone: its number, or a part of its name.")
     parser.add_argument("--devices", action="store_true", help="List the microphones and exit.")
     parser.add_argument(
@@ -81,6 +79,10 @@ def run(options: argparse.Namespace) -> int:
     """Listen until the input ends, or until Ctrl-C."""
     if options.devices:
         return _list_devices(options)
+    if options.source not in (None, NAME):
+        raise UsageError(
+            f"listen hears a microphone, or standard input (-); for a file: circlematch spot {options.source}"
+        )
     if options.source == NAME and options.device is not None:
         raise UsageError("--device names a microphone; it does not go with -, which is standard input")
     if options.source != NAME and (options.channels or options.format):
