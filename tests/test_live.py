@@ -150,6 +150,8 @@ def test_a_wav_whose_length_was_not_known_yet_is_read_to_its_end(claimed: int) -
     at = data.index(b"data") + 4
     data[at : at + 4] = struct.pack("<I", claimed)
     np.testing.assert_array_equal(heard(Pipe(bytes(data)))[0], samples)
+    assert standard_input.is_endless(claimed), "or a stream would end after a day"
+    assert not standard_input.is_endless(1_000)
 
 
 def test_what_follows_the_samples_of_a_wav_is_no_sound() -> None:

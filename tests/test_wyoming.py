@@ -202,6 +202,39 @@ def test_only_wanted_names_are_reported_under_the_name_that_was_asked_for(comman
     assert set(third) == {"up", "right_d16-gsc"}
 
 
+def test_a_word_that_is_not_wanted_is_not_reported_at_the_end_either(commands: Samples) -> None:
+    async def scenario() -> list[Event]:
+        async with serving() as port, AsyncTcpClient(HOST, port) as client:
+            await client.write_event(Detect(names=["yes"]).event())
+            await sent(client, commands[:80_000], 16_000)
+            await client.write_event(Ping().event())
+            return await answers(client, 0.7)
+
+    spotter = circlematch.Spotter("d16-gsc")
+    spotter.feed(commands[:80_000], 16_000)
+    assert [hit.label for hit in spotter.finish()] not in ([], ["yes"])
+    assert [event.type for event in run(scenario)] == ["detection", "pong"]
+
+
+def test_an_audio_start_or_another_format_begins_a_recording(commands: Samples) -> None:
+    """A satellite may forget audio-stop, or change its microphone."""
+
+    async def scenario() -> list[Event]:
+        async with serving() as port, AsyncTcpClient(HOST, port) as client:
+            await client.write_event(Detect(names=["yes"]).event())
+            await client.write_event(AudioStart(16_000, 2, 1).event())
+            await client.write_event(AudioChunk(16_000, 2, 1, commands[:24_000].tobytes()).event())
+            stereo = np.repeat(commands[:24_000], 2).tobytes()
+            await client.write_event(AudioChunk(16_000, 2, 2, stereo).event())
+            await client.write_event(AudioStart(16_000, 2, 1).event())
+            await client.write_event(AudioStop().event())
+            return await answers(client, 0.7)
+
+    first, second, third = run(scenario)
+    assert first.data | {"timestamp": 0} == second.data | {"timestamp": 0}
+    assert third.type == "not-detected", "nothing was said since the last audio-start"
+
+
 def test_the_context_of_detect_comes_back_and_a_second_recording_begins_anew(commands: Samples) -> None:
     async def scenario() -> list[Event]:
         async with serving() as port, AsyncTcpClient(HOST, port) as client:
@@ -304,6 +337,9 @@ BAD = {
 }
 
 
+SIZES = ("a huge payload", "a negative length", "a length that is no number")
+
+
 @pytest.mark.parametrize("what", BAD)
 def test_a_bad_event_ends_this_client_in_words_and_no_other(commands: Samples, what: str) -> None:
     async def scenario() -> tuple[list[Event], list[Event]]:
@@ -319,6 +355,7 @@ def test_a_bad_event_ends_this_client_in_words_and_no_other(commands: Samples, w
     said, heard = run(scenario)
     assert [event.type for event in said] == ["error"], said
     assert len(Error.from_event(said[0]).text) > 10
+    assert ("may be from 0 to" in Error.from_event(said[0]).text) == (what in SIZES)
     assert [event.type for event in heard] == ["detection"]
 
 

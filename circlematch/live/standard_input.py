@@ -95,8 +95,7 @@ class StandardInput:
         if pcm is None:
             raise AudioError("the WAV header on standard input is damaged; it does not say the format of the samples")
         self.sample_rate = audio.as_rate(pcm.rate)
-        endless = size == 0 or size >= 2**31 - 2**16  # as arecord, sox and ffmpeg write them into a pipe
-        yield from self._raw(pcm, None if endless else size)
+        yield from self._raw(pcm, None if is_endless(size) else size)
 
     def _buffered(self, name: str) -> Iterator[npt.NDArray[np.float32]]:
         """A format that is read at once, after the end of the input."""
@@ -137,6 +136,11 @@ class StandardInput:
         if len(data) < count:
             raise AudioError("the WAV file on standard input ends within its header")
         return data
+
+
+def is_endless(size: int) -> bool:
+    """Whether a WAV header's size of the samples means that it was not known: as programs write it into a pipe."""
+    return size == 0 or size >= 2**31 - 2**16
 
 
 def _wav_format(body: bytes) -> Pcm:
