@@ -28,7 +28,12 @@ PAGES = (
     *("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs/*.md", "engine/README.md", "examples/README.md"),
     "circlematch/weights/*.md",
 )
-NOT_DOCUMENTED = ("!circlematch._engine", "!circlematch.__main__", "!circlematch.weights")
+NOT_DOCUMENTED = (
+    "!circlematch._engine",
+    "!circlematch.__main__",
+    "!circlematch.weights",
+    "!circlematch.integrations.pipecat",
+)
 FILES = "files"  # the folder of copied files
 LINK = re.compile(r"(!?)\[([^\]]*)\]\(([^)\s]+)\)")
 START = ("README", "docs/index", "docs/using", "docs/release", "docs/engine", "CHANGELOG")  # in the menu
