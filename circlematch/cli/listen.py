@@ -170,7 +170,8 @@ class _Show:
     def _line(self, lost: int) -> str:
         level = self.listener.level.peak_db
         filled = round(METER_CHARACTERS * (max(level, QUIETEST_DB) - QUIETEST_DB) / -QUIETEST_DB)
-        meter = "█" * filled + "░" * (METER_CHARACTERS - filled)
+        full, empty = "█░" if (sys.stderr.encoding or "").lower().startswith("utf") else "#."
+        meter = full * filled + empty * (METER_CHARACTERS - filled)
         loud = "silence" if level <= FLOOR_DB else f"{level:3.0f} dB"
         leading = "  ".join(
             f"{label} {score:.0%}" for label, score in self.listener.leading(LEADING) if score >= LEAST_SHOWN
