@@ -15,9 +15,9 @@ from circlematch._version import __version__
 from circlematch.audio import read
 from circlematch.detection import Hit
 from circlematch.errors import CircleMatchError
-from circlematch.model import Model, Prediction
+from circlematch.model import Model, Prediction, load
 from circlematch.pool import SpotterPool
-from circlematch.pretrained import load, names
+from circlematch.pretrained import names
 from circlematch.spotter import Spotter
 
 if TYPE_CHECKING:

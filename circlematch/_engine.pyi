@@ -33,6 +33,7 @@ class _Library:
     CM_ERROR_OPTION: Final[int]
     def cm_model_open(self, model: CData, bytes_: CData, size: int, /) -> int: ...
     def cm_label(self, model: CData, label: int, /) -> CData: ...
+    def cm_options_of(self, model: CData, options: CData, /) -> None: ...
     def cm_stream_size(self, model: CData, /) -> int: ...
     def cm_stream_open(self, stream: CData, model: CData, memory: CData, size: int, options: CData, /) -> int: ...
     def cm_reset(self, stream: CData, /) -> None: ...
@@ -89,37 +90,35 @@ class _Library:
     def cm_hear_i16(self, recording: CData, samples: CData, count: int, /) -> int: ...
     def cm_hear_f32(self, recording: CData, samples: CData, count: int, /) -> int: ...
     def cm_embed(self, stream: CData, samples: CData, count: int, frames: CData, /) -> None: ...
+    def cm_window_scores(self, stream: CData, samples: CData, count: int, most: int, scores: CData, /) -> int: ...
     def cm_unit_frames(self, stream: CData, picture: CData, frames: CData, /) -> None: ...
-    def cm_log_mel_i16(
-        self,
-        clips: CData,
-        count: int,
-        samples: int,
-        augment: CData,
-        noise: CData,
-        work: CData,
-        out: CData,
-        /,
-    ) -> None: ...
     def cm_log_mel_f32(
         self,
         clips: CData,
         count: int,
         samples: int,
-        augment: CData,
-        noise: CData,
+        augmentation: CData,
+        work: CData,
+        out: CData,
+        /,
+    ) -> None: ...
+    def cm_log_mel_mixes(
+        self,
+        mixes: CData,
+        count: int,
+        samples: int,
+        augmentation: CData,
         work: CData,
         out: CData,
         /,
     ) -> None: ...
     def cm_log_mel_lanes(
         self,
-        clips: CData,
-        rows: CData,
+        mixes: CData,
+        first: int,
         count: int,
         samples: int,
-        augment: CData,
-        noise: CData,
+        augmentation: CData,
         work: CData,
         out: CData,
         lanes: int,

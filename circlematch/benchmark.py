@@ -13,11 +13,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from circlematch.config import FRONT_END, Network, Recipe
+from circlematch.config import FRONT_END, Detection, Network, Recipe
 from circlematch.data.augment import Augmenter
 from circlematch.data.noise import make_pool
 from circlematch.engine import Stream
 from circlematch.errors import require
+from circlematch.front_end import whole_clips
 from circlematch.machine import resident_bytes, usable_cores
 from circlematch.model import Model
 from circlematch.pool import SpotterPool
@@ -80,8 +81,8 @@ def measure_training(width: int, threads: int | None = None, rounds: int = 6) ->
 
     def native_turn() -> None:
         for _ in range(NATIVE_STEPS):
-            plan = augmenter.plan(np.arange(recipe.batch_size), generator)
-            native.learn(Batch(clips, np.arange(len(clips)), targets, plan, (0,)), 1e-3)
+            plan = augmenter.plan(np.zeros(recipe.batch_size), generator)
+            native.learn(Batch(whole_clips(clips, np.arange(len(clips))), targets, plan, (0,)), 1e-3)
             steps.append(native.stage_seconds())
 
     best = {"plain": float("inf"), "native": float("inf")}
@@ -138,7 +139,8 @@ def measure_streaming(model: Model, rounds: int = 20) -> StreamSpeed:
     samples = (swell * generator.standard_normal(swell.size)).astype(np.float32)
     hops, second = samples.size // FRONT_END.hop_samples, samples[: FRONT_END.clip_samples]
     hop_chunks = samples.reshape(hops, FRONT_END.hop_samples)
-    streams = [Stream(model.engine, threshold=1.0, every_frame=every) for every in (False, True)]
+    deaf = Detection(threshold=1.0)
+    streams = [Stream(model.engine, deaf, every_frame=every) for every in (False, True)]
     spotter = Spotter(model, threshold=1.0)
 
     def feed() -> None:
@@ -170,7 +172,7 @@ def measure_streaming(model: Model, rounds: int = 20) -> StreamSpeed:
 
 
 def _window_scorers(model: Model) -> dict[str, Callable[[npt.NDArray[np.float32]], object]]:
-    """What is installed of PyTorch and ONNX Runtime: functions that score one window on one thread."""
+    """Functions that score one window on one thread, in PyTorch and in ONNX Runtime, if these are installed."""
     found: dict[str, Callable[[npt.NDArray[np.float32]], object]] = {}
     try:
         from circlematch.nn import window

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from circlematch.audio import Samples, blocks, check_prepared, second_of
 from circlematch.config import FRONT_END
-from circlematch.detection import BLOCK_FRAMES, THRESHOLD, is_clip
+from circlematch.detection import BLOCK_FRAMES, Threshold, is_clip
 from circlematch.engine import Stream
 from circlematch.errors import AudioError, UsageError, require
 from circlematch.files import write_atomically
@@ -159,7 +159,7 @@ def _most_probable_second(model: Model, recording: Iterator[Samples], label: str
     return 0 if is_clip(size) else int(np.argmax(probabilities)) * BLOCK_FRAMES * FRONT_END.hop_samples
 
 
-def timeline(model: Model, recording: Samples | str | Path, threshold: float = THRESHOLD) -> Timeline | None:
+def timeline(model: Model, recording: Samples | str | Path, threshold: Threshold | None = None) -> Timeline | None:
     """The whole of a recording that is longer than a clip; None for a clip."""
     found = timeline_of(model, _blocks(recording), threshold)
     return None if is_clip(round(found.seconds * FRONT_END.sample_rate_hz)) else found

@@ -10,12 +10,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from circlematch import detection, notebook, pretrained
+from circlematch import detection, notebook
 from circlematch.config import RECIPES, Recipe, distilled
 from circlematch.data.dataset import Dataset
 from circlematch.data.tasks import Source, read_task
 from circlematch.errors import UsageError, did_you_mean
-from circlematch.model import Model
+from circlematch.model import Model, load
 
 if TYPE_CHECKING:
     from circlematch.evaluation import Report
@@ -71,7 +71,7 @@ def train(
     if resume and out is None:
         raise UsageError("resume needs the folder of the run; give out")
     dataset = _dataset(data)
-    taught = tuple(one if isinstance(one, Model) else pretrained.load(one) for one in teachers)
+    taught = tuple(one if isinstance(one, Model) else load(one) for one in teachers)
     if recipe not in RECIPES:
         raise UsageError(
             f"no recipe is called {recipe!r}{did_you_mean(recipe, RECIPES)}; there are {', '.join(RECIPES)}"
@@ -91,7 +91,7 @@ def train(
         going_on = resume and (folder / CHECKPOINT).exists()
         run = Run(plan, dataset, folder, taught)
         outcome = perform(run, resume=going_on, watchers=watchers, say=logger.info)
-        return pretrained.load(outcome.model)
+        return load(outcome.model)
 
 
 def _dataset(data: Data) -> Dataset:
@@ -158,14 +158,14 @@ class Measured:
     """What was measured on streams: a row for each condition, near-word and stream of negatives."""
 
     model: str
-    threshold: float
+    thresholds: str  # in words
     rows: tuple[dict[str, Any], ...]
 
     def __str__(self) -> str:
         return "\n".join(f"{name}: {share}" for name, share in self._lines())
 
     def _repr_html_(self) -> str:
-        title = f"{self.model}, threshold {self.threshold:g}; bounds of 95% in brackets"
+        title = f"{self.model}, {self.thresholds}; bounds of 95% in brackets"
         return notebook.table(title, ("measured", "result"), self._lines())
 
     def _lines(self) -> list[tuple[str, str]]:
@@ -190,7 +190,7 @@ def measure(
     level: Sequence[float] = (),
     near_words: bool = False,
     split: str = "test",
-    threshold: float = detection.THRESHOLD,
+    threshold: detection.Threshold | None = None,
     seed: int = 0,
 ) -> Measured:
     """Misses, false accepts per hour and latency of a model on streams, as `circlematch measure` prints them.
@@ -209,8 +209,8 @@ def measure(
         raise UsageError("snr, level and near_words need words; give data")
     if bool(snr) != bool(noise):
         raise UsageError("snr and noise go together; give both")
-    detection.check_threshold(threshold)
-    measurement, rows = Measurement(model, threshold), []
+    wanted = detection.with_threshold(model.card.detection, model.labels, threshold)
+    measurement, rows = Measurement(model, wanted), []
     if data is not None:
         dataset = _dataset(data)
         check_labels(model, dataset)
@@ -222,4 +222,4 @@ def measure(
         paths = [Path(path) for path in negatives]
         row, _ = measurement.negatives(paths[0].name, find_recordings(paths), logger.warning)
         rows.append(row.summary())
-    return Measured(model.card.name, threshold, tuple(rows))
+    return Measured(model.card.name, detection.thresholds_in_words(wanted, model.labels), tuple(rows))

@@ -1,11 +1,13 @@
-"""A trained model: card, weights and predictions."""
+"""A trained model: its card, weights and predictions, and its file. `load` finds it by name, file or run."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import asdict, dataclass
+import os
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
+from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,9 +17,10 @@ import numpy.typing as npt
 from circlematch import audio, detection, notebook
 from circlematch._version import __version__
 from circlematch.compact import compact
-from circlematch.config import FRONT_END, Network, Recipe, Specification, from_dict
+from circlematch.config import DETECTION, FRONT_END, Detection, Network, Recipe, Specification, from_dict
 from circlematch.engine import Engine, RawHit
-from circlematch.errors import DamagedFileError, UsageError
+from circlematch.errors import DamagedFileError, UnknownModelError, UsageError, did_you_mean
+from circlematch.files import is_address
 from circlematch.parameters import Tensors, check_tensors, parameter_count
 from circlematch.safetensors import digest, read_safetensors, write_safetensors
 
@@ -25,17 +28,18 @@ if TYPE_CHECKING:
     from circlematch.evaluation import Report
     from circlematch.interface import Data, Measured
 
-__all__ = ["MODEL_FILE", "Card", "Finished", "Model", "Prediction", "read_model", "write_model"]
+__all__ = ["MODEL_FILE", "Card", "Finished", "Model", "Prediction", "load", "read_model", "write_model"]
 
 SUFFIX = ".safetensors"
 MODEL_FILE = f"model{SUFFIX}"  # in the folder of a run
+WEIGHTS = "circlematch.weights"  # the package that holds the released models
 FORMAT = 2
 METADATA_KEY = "circlematch"
 
 
 @dataclass(frozen=True)
 class Finished:
-    """The numbers that finishing applied (circlematch.training.finish). It can be undone and repeated with them."""
+    """The numbers that finishing applied (circlematch.training.finish), so that it can be undone and repeated."""
 
     word_biases: tuple[float, ...] = ()  # added to the classes' biases; empty if they were not balanced
     temperature: float = 1.0  # by which all scores were then divided
@@ -51,6 +55,7 @@ class Card:
     licence: str
     source: str
     finished: Finished = Finished()
+    detection: Detection = DETECTION
     commit: str | None = None
     version: str = __version__  # of the package that wrote the file
     notes: tuple[str, ...] = ()
@@ -104,9 +109,13 @@ class Card:
         if values.pop("name") != specification.name:
             raise UsageError("its name does not fit its specification")
         finished = dict(values.pop("finished"))
+        detection = from_dict(Detection, values.pop("detection", {}))
+        if detection.thresholds and len(detection.thresholds) != len(specification.labels):
+            raise UsageError(f"it has {len(detection.thresholds)} thresholds for {len(specification.labels)} classes")
         return cls(
             specification,
             finished=Finished(tuple(finished.pop("word_biases")), **finished),
+            detection=detection,
             notes=tuple(values.pop("notes")),
             **values,
         )
@@ -147,9 +156,12 @@ class Model:
         return self.judge(audio.prepare(samples, sample_rate))
 
     def spot(
-        self, samples: npt.ArrayLike, sample_rate: int, threshold: float = detection.THRESHOLD
+        self, samples: npt.ArrayLike, sample_rate: int, threshold: detection.Threshold | None = None
     ) -> list[detection.Hit]:
-        """Every keyword in a recording of any length, with its start and end in seconds."""
+        """Every keyword in a recording of any length, with its start and end in seconds.
+
+        `threshold` replaces the model's own: a number for all keywords, or a mapping for some.
+        """
         from circlematch.spotter import Spotter  # which imports this module
 
         spotter = Spotter(self, threshold)
@@ -193,6 +205,10 @@ class Model:
         ]
         return notebook.table(card.name, ("", ""), rows)
 
+    def with_detection(self, wanted: Detection) -> Model:
+        """The same network with another detector."""
+        return Model(replace(self.card, detection=wanted), self.tensors)
+
     def judge(self, samples: audio.Samples) -> Prediction:
         """The same as `predict` for samples as `circlematch.read` returns them: mono float32 at 16 kHz."""
         audio.check_prepared(samples)
@@ -214,7 +230,7 @@ class Model:
     @cached_property
     def compact(self) -> bytes:
         """The compact form, which the C engine runs and `circlematch export` writes."""
-        return compact(self.card.network, self.tensors, self.labels, detection.BACKGROUND, detection.THRESHOLD)
+        return compact(self.card.network, self.tensors, self.labels, detection.BACKGROUND, self.card.detection)
 
     @cached_property
     def engine(self) -> Engine:
@@ -263,3 +279,35 @@ def read_model(path: Path) -> tuple[Model, dict[str, npt.NDArray[Any]]]:
             f"{path} was trained with another front end; use the circlematch version that trained it"
         )
     return Model(card, tensors), extra
+
+
+def load(model: str | Path) -> Model:
+    """A released model by its name, or a model file or the folder of a finished run by its path."""
+    name = str(model)
+    released = resources.files(WEIGHTS) / f"{name}{SUFFIX}"
+    if name == Path(name).name and released.is_file():
+        with resources.as_file(released) as path:
+            return read_model(path)[0]
+    path = Path(model, MODEL_FILE) if os.path.isdir(model) else Path(model)
+    if path.is_file() and path.suffix.lower() not in audio.SUFFIXES:
+        return read_model(path)[0]
+    raise UnknownModelError(_unknown(name))
+
+
+def _unknown(name: str) -> str:
+    """The message for a model that does not exist."""
+    if is_address(name):
+        return f"{name} is a web address; download the model and give the file"
+    from circlematch.pretrained import names  # which import this module
+    from circlematch.training.plan import PLAN
+
+    if os.path.isfile(Path(name, PLAN)):
+        return f"{name} is an unfinished run; finish it with: circlematch train --resume {name}"
+    if os.path.isdir(name):
+        what = f"{name!r} is a folder without {MODEL_FILE}"
+    elif os.path.isfile(name):
+        what = f"{name} is a recording, not a model"
+    else:
+        what = f"no model is called {name!r}{did_you_mean(name, names())}"
+    known = ", ".join(names()) or "none in this installation"
+    return f"{what} (released models: {known}; or give a model file or the folder of a finished run)"

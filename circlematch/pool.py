@@ -13,12 +13,12 @@ from typing import Any, NoReturn
 import numpy as np
 import numpy.typing as npt
 
-from circlematch import audio, detection, pretrained
+from circlematch import audio, detection
 from circlematch._engine import ffi, lib
-from circlematch.engine import RawHit
+from circlematch.engine import RawHit, options_of
 from circlematch.errors import AudioError, UsageError
 from circlematch.machine import usable_cores
-from circlematch.model import Model
+from circlematch.model import Model, load
 from circlematch.threads import MOST_THREADS
 
 __all__ = ["SpotterPool"]
@@ -53,16 +53,16 @@ class SpotterPool:
     def __init__(
         self,
         model: str | Path | Model,
-        threshold: float = detection.THRESHOLD,
+        threshold: detection.Threshold | None = None,
         compact: bool = False,
         threads: int | None = None,
     ) -> None:
         """`model` is a released model's name, a model file, a run's folder or a loaded model."""
-        detection.check_threshold(threshold)
         if threads is not None and not 1 <= threads <= MOST_THREADS:
             raise UsageError(f"threads is {threads}; give a number from 1 to {MOST_THREADS}")
-        self.model = model if isinstance(model, Model) else pretrained.load(model)
-        self.threshold, self.compact, self.threads = threshold, compact, threads or usable_cores()
+        self.model = model if isinstance(model, Model) else load(model)
+        self.detection = detection.with_threshold(self.model.card.detection, self.model.labels, threshold)
+        self.compact, self.threads = compact, threads or usable_cores()
         self._build = _Compact if compact else _Usual
         size = self._build.stream_size(self.model.engine.model)
         self.stream_bytes = -(-size // 64) * 64  # of memory; streams begin at whole cache lines
@@ -153,7 +153,7 @@ class SpotterPool:
         engine = self.model.engine.model
         block = np.empty(STREAMS_OF_A_BLOCK * self.stream_bytes + 64, dtype=np.uint8)
         first = -block.ctypes.data % 64
-        place, options = ffi.new("cm_stream **"), ffi.new("cm_options *", (self.threshold, 0))
+        place, (options, _alive) = ffi.new("cm_stream **"), options_of(self.model.engine, self.detection)
         for number in range(STREAMS_OF_A_BLOCK):
             memory = block[first + number * self.stream_bytes : first + (number + 1) * self.stream_bytes]
             status = self._build.stream_open(place, engine, ffi.from_buffer(memory), memory.size, options)

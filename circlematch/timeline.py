@@ -1,4 +1,4 @@
-"""A whole recording at a glance: waveform, hits, and probabilities over time with the windows that decided."""
+"""A whole recording at a glance: waveform, hits, and scores over time with the windows that decided."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ STEP_S = STEP / RATE
 CLIP_S = FRONT_END.clip_ms / 1000
 MOST_COLUMNS = 2_000  # of the waveform
 MOST_CURVES = 10
-LEAST_DRAWN = 0.2  # of a keyword's highest mean probability
+LEAST_DRAWN = 0.2  # of a keyword's highest score
 
 
 @dataclass(frozen=True)
@@ -32,30 +32,31 @@ class Timeline:
     """What a stream gave: W windows, K classes. Window w ends at `ends[w]` seconds."""
 
     labels: tuple[str, ...]
-    threshold: float
+    thresholds: tuple[float, ...]  # (K,)
     seconds: float
     envelope: npt.NDArray[np.float32]  # (C, 2) least and greatest sample of each stretch of the recording
     ends: npt.NDArray[np.float64]  # (W,)
-    means: npt.NDArray[np.float32]  # (W, K) of three windows: what is compared with the threshold
+    scores: npt.NDArray[np.float32]  # (W, K) of keywords: what is compared with the threshold
     hits: tuple[Hit, ...]
 
     def decided(self, hit: Hit) -> float:
-        """The end of the window that decided on a hit: the mean of its keyword is the hit's score there."""
-        near = (self.ends > hit.end) & (self.ends < hit.end + 2 * CLIP_S)
-        apart = np.abs(self.means[:, self.labels.index(hit.label)] - hit.score)
+        """The end of the window that decided on a hit: the score of its keyword is the hit's there."""
+        near = (self.ends > hit.start) & (self.ends < hit.end + 3 * CLIP_S)
+        apart = np.abs(self.scores[:, self.labels.index(hit.label)] - hit.score)
         return float(self.ends[int(np.argmin(np.where(near, apart, np.inf)))])
 
     def curves(self, always: str | None = None) -> list[str]:
         """The keywords worth a curve, the most probable first; `always` is one of them."""
-        highest = self.means.max(axis=0) if len(self.means) else np.zeros(len(self.labels))
+        highest = self.scores.max(axis=0) if len(self.scores) else np.zeros(len(self.labels))
         order = [self.labels[k] for k in np.argsort(-highest, kind="stable") if highest[k] >= LEAST_DRAWN]
         chosen = [label for label in order if label not in detection.BACKGROUND][:MOST_CURVES]
         return chosen if always is None or always in chosen else [*chosen[: MOST_CURVES - 1], always]
 
 
-def timeline_of(model: Model, recording: Iterable[Samples], threshold: float = detection.THRESHOLD) -> Timeline:
+def timeline_of(model: Model, recording: Iterable[Samples], threshold: detection.Threshold | None = None) -> Timeline:
     """Stream a recording, block by block, through a model. Memory grows with a few numbers for every 100 ms."""
-    stream = Stream(model.engine, threshold)
+    wanted = detection.with_threshold(model.card.detection, model.labels, threshold)
+    stream = Stream(model.engine, wanted)
     probabilities: list[npt.NDArray[np.float32]] = []
     ends: list[int] = []
     hits: list[Hit] = []
@@ -75,11 +76,11 @@ def timeline_of(model: Model, recording: Iterable[Samples], threshold: float = d
     every = np.stack(probabilities) if probabilities else np.zeros((0, len(model.labels)), np.float32)
     return Timeline(
         model.labels,
-        threshold,
+        wanted.of(len(model.labels)),
         size / RATE,
         _narrowed(np.concatenate(envelope)) if envelope else np.zeros((0, 2), np.float32),
         np.array(ends) * FRONT_END.hop_ms / 1000,
-        detection.smoothed(every),
+        detection.keyword_scores(every, wanted),
         tuple(hits),
     )
 
@@ -114,11 +115,12 @@ def draw_waveform(axes: Any, what: Timeline, explained_from: float) -> None:
 
 
 def draw_probabilities(axes: Any, what: Timeline, label: str) -> None:
-    """The means that are compared with the threshold, and for each hit the window that decided."""
+    """The scores that are compared with the threshold, and for each hit the window that decided."""
     always = None if label in detection.BACKGROUND else label
     for number, name in enumerate(what.curves(always)):
-        axes.plot(what.ends, what.means[:, what.labels.index(name)], color=f"C{number}", linewidth=1, label=name)
-    axes.axhline(what.threshold, color="black", linestyle="--", linewidth=0.8)
+        axes.plot(what.ends, what.scores[:, what.labels.index(name)], color=f"C{number}", linewidth=1, label=name)
+    for threshold in sorted({what.thresholds[what.labels.index(name)] for name in (*what.curves(always), label)}):
+        axes.axhline(threshold, color="black", linestyle="--", linewidth=0.8)
     for hit in what.hits:
         end = what.decided(hit)
         axes.plot((end - CLIP_S, end), (hit.score, hit.score), color="black", linewidth=1.5, alpha=0.6)
@@ -126,7 +128,7 @@ def draw_probabilities(axes: Any, what: Timeline, label: str) -> None:
     axes.set_xlim(0, what.seconds)
     axes.set_ylim(0, 1.05)
     axes.set_xlabel("seconds")
-    axes.set_ylabel("probability")
-    axes.set_title("mean of three windows; dashed: threshold; bars: the windows that decided", fontsize="medium")
+    axes.set_ylabel("score")
+    axes.set_title("score of the last windows; dashed: threshold; bars: the windows that decided", fontsize="medium")
     if what.curves(always):
         axes.legend(loc="upper left", bbox_to_anchor=(1, 1), fontsize="small", frameon=False)

@@ -21,7 +21,7 @@ from layouts import tone, write_sound
 import circlematch
 from circlematch import audio, detection
 from circlematch.cli import main
-from circlematch.cli.progress import Progress
+from circlematch.cli.options import Progress
 
 Capture = pytest.CaptureFixture[str]
 MODEL = "d16-gsc"
@@ -148,7 +148,7 @@ def test_a_recording_of_unknown_length_comes_through_a_pipe(commands: Path, tmp_
     command = [sys.executable, "-m", "circlematch", "spot", "/dev/stdin"]
     done = subprocess.run(command, input=data, capture_output=True)
     assert (done.returncode, done.stderr) == (0, b"")
-    assert done.stdout.count(b"\n") == 8
+    assert done.stdout.count(b"\n") == 10
 
 
 # ---- files that fail ---------------------------------------------------------------------------------------
@@ -193,7 +193,7 @@ def test_hits_before_the_damage_are_reported_with_the_error(commands: Path, tmp_
     code, (result,), err = spot(capsys, path)
 
     assert (code, result["file"]) == (2, str(path))
-    assert [hit["label"] for hit in result["hits"]] == ["yes", "no", "up", "left"]
+    assert [hit["label"] for hit in result["hits"]] == ["yes", "no", "up", "down", "left"]
     assert re.search(r"damaged or cut off after 8\.19 s$", result["error"])
     assert "formats" not in err
 
@@ -246,8 +246,8 @@ def test_progress_is_drawn_on_a_terminal_and_removed_before_a_hit(
     commands: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:
     monkeypatch.setattr(audio, "BLOCK_SAMPLES", SECOND)
-    monkeypatch.setattr("circlematch.cli.progress.PATIENCE_S", 0)
-    monkeypatch.setattr("circlematch.cli.progress.REDRAW_S", 0)
+    monkeypatch.setattr("circlematch.cli.options.PATIENCE_S", 0)
+    monkeypatch.setattr("circlematch.cli.options.REDRAW_S", 0)
     terminal = Terminal()
     monkeypatch.setattr(sys, "stderr", terminal)
 
@@ -258,11 +258,11 @@ def test_progress_is_drawn_on_a_terminal_and_removed_before_a_hit(
     lines = drawn.split("\r")
     assert lines[-1] == "", "nothing stays"
     assert lines[-2].strip() == ""
-    assert capsys.readouterr().out.count("\n") == 8
+    assert capsys.readouterr().out.count("\n") == 10
 
 
 def test_ctrl_c_removes_the_progress(commands: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("circlematch.cli.progress.PATIENCE_S", 0)
+    monkeypatch.setattr("circlematch.cli.options.PATIENCE_S", 0)
     monkeypatch.setenv("NO_COLOR", "1")
     monkeypatch.setattr(sys, "stderr", terminal := Terminal())
 

@@ -9,6 +9,7 @@ from circlematch.cli.options import DEFAULT_MODEL, Commands, add_command, add_gr
 from circlematch.config import Network
 from circlematch.errors import UsageError
 from circlematch.machine import commit, processor, usable_cores, versions
+from circlematch.model import load
 from circlematch.safetensors import digest
 
 LONGEST_POOL_S = 3600
@@ -68,7 +69,7 @@ def run_pool(options: argparse.Namespace) -> int:
 
     if options.streams < 1 or not 0 < options.seconds <= LONGEST_POOL_S:
         raise UsageError(f"give at least one stream, and more than 0 and at most {LONGEST_POOL_S} seconds")
-    model = pretrained.load(options.model)
+    model = load(options.model)
     result = measure_pool(model, options.streams, options.seconds, options.chunk_ms, options.compact, options.threads)
     summary = result.summary()
     if options.json:
@@ -91,7 +92,7 @@ def run_stream(options: argparse.Namespace) -> int:
     from circlematch.benchmark import measure_streaming
 
     _check_rounds(options)
-    model = pretrained.load(options.model)
+    model = load(options.model)
     result = measure_streaming(model, options.rounds)
     if options.json:
         print_json(

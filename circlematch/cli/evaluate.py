@@ -5,10 +5,10 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from circlematch import pretrained
 from circlematch.cli.options import Commands, add_command, add_dataset, add_json, add_model, print_json, read_dataset
 from circlematch.cli.output import logger
 from circlematch.data.tasks import TASKS
+from circlematch.model import load
 
 
 def add(commands: Commands) -> None:
@@ -35,7 +35,7 @@ def run(options: argparse.Namespace) -> int:
     from circlematch.evaluation import draw_confusion, evaluate, to_text
     from circlematch.interface import check_labels
 
-    model = pretrained.load(options.model)
+    model = load(options.model)
     dataset = read_dataset(options, "evaluate")
     check_labels(model, dataset)
     splits = options.split or [split for split in ("test", "archive") if split in dataset.splits]

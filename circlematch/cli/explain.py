@@ -6,10 +6,11 @@ import argparse
 from dataclasses import asdict
 from pathlib import Path
 
-from circlematch import audio, detection, pretrained
+from circlematch import audio
 from circlematch.cli.options import Commands, add_command, add_json, add_model, print_json, probability
 from circlematch.errors import UsageError
 from circlematch.explain import draw, explain, timeline
+from circlematch.model import load
 
 
 def add(commands: Commands) -> None:
@@ -32,8 +33,7 @@ def add(commands: Commands) -> None:
     parser.add_argument(
         "--threshold",
         type=probability,
-        default=detection.THRESHOLD,
-        help="The threshold that hits of a longer recording must reach.",
+        help="The threshold that hits of a longer recording must reach. (default: the model's own)",
     )
     parser.add_argument("--out", type=Path, help="The PNG to write. (default: FILE with .png, in this folder)")
     add_json(parser)
@@ -43,7 +43,7 @@ def run(options: argparse.Namespace) -> int:
     """Explain one second and draw the explanation."""
     if options.out is not None and options.out.suffix.lower() != ".png":
         raise UsageError(f"--out is {options.out}; the picture is a PNG, so give a name that ends in .png")
-    model = pretrained.load(options.model)
+    model = load(options.model)
     what = explain(model, options.file, options.label, options.at)
     out = options.out or Path(Path(options.file).stem + ".png")
     whole = timeline(model, options.file, options.threshold)

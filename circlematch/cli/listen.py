@@ -12,10 +12,10 @@ from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
 
-from circlematch import detection
 from circlematch.cli.options import (
     DEFAULT_MODEL,
     Commands,
+    Progress,
     add_command,
     add_json,
     add_pcm,
@@ -24,7 +24,6 @@ from circlematch.cli.options import (
     probability,
 )
 from circlematch.cli.output import logger, paint
-from circlematch.cli.progress import Progress
 from circlematch.detection import Hit
 from circlematch.errors import UsageError
 from circlematch.live.command import HitCommand
@@ -60,8 +59,7 @@ def add(commands: Commands) -> None:
     parser.add_argument(
         "--threshold",
         type=probability,
-        default=detection.THRESHOLD,
-        help="Report a keyword only when its probability reaches this threshold.",
+        help="Report a keyword only when its score reaches this threshold. (default: the model's own)",
     )
     add_pcm(parser)
     parser.add_argument(

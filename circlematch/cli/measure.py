@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 import argparse
+from dataclasses import asdict
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from circlematch import detection, pretrained
-from circlematch.cli.options import Commands, add_command, add_dataset, add_json, add_model, print_json, read_dataset
+from circlematch import detection
+from circlematch.cli.options import (
+    Commands,
+    Progress,
+    add_command,
+    add_dataset,
+    add_json,
+    add_model,
+    print_json,
+    read_dataset,
+)
 from circlematch.cli.output import logger
-from circlematch.cli.progress import Progress
 from circlematch.errors import UsageError
+from circlematch.model import load
 
 if TYPE_CHECKING:
     from circlematch.measuring.det import Curve
@@ -70,9 +80,14 @@ def add(commands: Commands) -> None:
         action="store_true",
         help="Also count hits on near-words: first and last parts of words, joined halves of two, and reversed words.",
     )
-    parser.add_argument("--threshold", type=float, default=detection.THRESHOLD, help="The threshold of the detector.")
-    parser.add_argument("--det", type=Path, metavar="PNG", help="Draw misses over false accepts for all thresholds.")
-    parser.add_argument("--seed", type=int, default=0, help="The seed of order, pauses and noise.")
+    parser.add_argument("--threshold", type=float, help="The threshold of all keywords. (default: the model's own)")
+    parser.add_argument(
+        "--at-once", action="store_true", help="Report a hit as soon as its score reaches the threshold."
+    )
+    parser.add_argument(
+        "--det", type=Path, metavar="PNG", help="Draw misses against false accepts, for all thresholds."
+    )
+    parser.add_argument("--seed", type=int, default=0, help="The seed of the clips' order, the pauses and the noise.")
     add_json(parser, JSON)
 
 
@@ -92,22 +107,22 @@ def run(options: argparse.Namespace) -> int:
         raise UsageError("--snr needs recordings of noise; give --noise")
     if options.det and not (with_words and options.negatives):
         raise UsageError("--det needs words (--task or --data) and --negatives")
-    detection.check_threshold(options.threshold)
     if options.seed < 0:
         raise UsageError(f"--seed is {options.seed}; give a number of at least 0")
     if not with_words and (options.snr or options.level or options.near_words):
         raise UsageError("--snr, --level and --near-words need words; give --task or --data")
     if options.noise and not options.snr:
         raise UsageError("--noise is for --snr; give signal-to-noise ratios, such as --snr 10")
-    model = pretrained.load(options.model)
+    model = load(options.model)
     streams = [(_name(paths), find_recordings(paths)) for paths in options.negatives]
     conditions = conditions_of(options.snr, options.level)
     curves: dict[str, Curve] = {}
     with Progress() as progress:
         measurement = Measurement(
             model,
-            options.threshold,
+            detection.with_threshold(model.card.detection, model.labels, options.threshold),
             lambda name, seconds: progress.show(f"{name}: {timedelta(seconds=round(seconds))}"),
+            options.at_once,
         )
         if with_words:
             dataset = read_dataset(options, "measure")
@@ -143,9 +158,10 @@ class _Printer:
 
     def __init__(self, measurement: Measurement, progress: Progress, as_json: bool) -> None:
         self.model, self.progress, self.as_json = measurement.model.card.name, progress, as_json
-        self.threshold = measurement.threshold
+        self.detection = measurement.detection
         if not as_json:
-            print(f"{self.model}, threshold {self.threshold:g}; bounds of 95% in brackets", flush=True)
+            words = detection.thresholds_in_words(self.detection, measurement.model.labels)
+            print(f"{self.model}, {words}; bounds of 95% in brackets", flush=True)
 
     def words(self, row: Words) -> None:
         """Misses, latency, and errors of start and end."""
@@ -161,12 +177,12 @@ class _Printer:
         self._show(one, f"{text}; most often missed: {worst}, {row.misses[worst].share:.1%}")
 
     def near_words(self, row: NearWords) -> None:
-        """How many have a hit."""
+        """How many near-words have a hit."""
         one = row.summary()
         self._show(one, f"{row.name}: {_share(one)} of {row.words:,} have a hit")
 
     def negatives(self, row: Negatives) -> None:
-        """False accepts an hour, in all and by keyword."""
+        """False accepts per hour, in total and by keyword."""
         one, found = row.summary(), row.false_accepts
         low, high = one["bounds"]
         by_word = ", ".join(f"{label} {count}" for label, count in found.hits.items() if count) or "none"
@@ -176,11 +192,12 @@ class _Printer:
         self._show(
             one,
             f"{row.name}: {found.rate:.2f} false accepts an hour [{low:.2f}–{high:.2f}] in {_time(found.hours)}, "
-            f"{recordings}; {found.all_hits:,} hits, {found.said:,} of them on words that are said; false: {by_word}",
+            f"{recordings}; {found.all_hits:,} hits, {found.said:,} of them on words in the transcripts; "
+            f"false accepts by keyword: {by_word}",
         )
 
     def curve(self, name: str, condition: str, one: Curve) -> None:
-        """Misses at some rates of false accepts."""
+        """The misses at four rates of false accepts."""
         rates = (10.0, 2.0, 1.0, 0.5)
         row = {"kind": "trade-off", "negatives": name, "condition": condition, **one.summary()}
         missed = ", ".join(f"{one.missed_at(rate):.1%} missed at {rate:g}" for rate in rates)
@@ -195,7 +212,7 @@ class _Printer:
     def _show(self, row: dict[str, Any], text: str) -> None:
         self.progress.clear()
         if self.as_json:
-            print_json({"model": self.model, "threshold": self.threshold, **row})
+            print_json({"model": self.model, "detection": asdict(self.detection), **row})
         else:
             print(text, flush=True)
 

@@ -7,9 +7,18 @@ from dataclasses import asdict
 from datetime import timedelta
 
 from circlematch import audio, detection
-from circlematch.cli.options import Commands, add_command, add_json, add_model, add_pcm, pcm_of, print_json, probability
+from circlematch.cli.options import (
+    Commands,
+    Progress,
+    add_command,
+    add_json,
+    add_model,
+    add_pcm,
+    pcm_of,
+    print_json,
+    probability,
+)
 from circlematch.cli.output import logger, paint
-from circlematch.cli.progress import Progress
 from circlematch.detection import Hit
 from circlematch.errors import AudioError
 from circlematch.live.standard_input import NAME, StandardInput
@@ -33,8 +42,7 @@ def add(commands: Commands) -> None:
     parser.add_argument(
         "--threshold",
         type=probability,
-        default=detection.THRESHOLD,
-        help="Report a keyword only when its probability reaches this threshold.",
+        help="Report a keyword only when its score reaches this threshold. (default: the model's own)",
     )
     add_pcm(parser)
     add_json(parser, JSON)

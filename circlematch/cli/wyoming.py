@@ -6,7 +6,6 @@ import argparse
 import asyncio
 from pathlib import Path
 
-from circlematch import detection
 from circlematch.cli.options import DEFAULT_MODEL, Commands, add_command, print_json, probability
 from circlematch.cli.output import logger
 from circlematch.errors import UsageError, require
@@ -33,8 +32,7 @@ def add(commands: Commands) -> None:
     parser.add_argument(
         "--threshold",
         type=probability,
-        default=detection.THRESHOLD,
-        help="Report a keyword only when its probability reaches this threshold.",
+        help="Report a keyword only when its score reaches this threshold. (default: the model's own)",
     )
     parser.add_argument(
         "--zeroconf", nargs="?", const="circlematch", metavar="NAME", help="Let Home Assistant discover the server."

@@ -42,7 +42,7 @@ class KeywordProcessor(FrameProcessor):  # type: ignore[misc]
     def __init__(
         self,
         model: str | Path | Model,
-        threshold: float = detection.THRESHOLD,
+        threshold: detection.Threshold | None = None,
         labels: Collection[str] | None = None,
         awake_s: float | None = None,
     ) -> None:

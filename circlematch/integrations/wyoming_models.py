@@ -10,11 +10,10 @@ from pathlib import Path
 
 from wyoming.info import Attribution, Info, WakeModel, WakeProgram
 
-from circlematch import pretrained
 from circlematch._version import __version__
 from circlematch.detection import BACKGROUND
 from circlematch.errors import CircleMatchError, UsageError, did_you_mean
-from circlematch.model import Model
+from circlematch.model import Model, load
 
 __all__ = ["ServedModels", "WakeWord"]
 
@@ -55,7 +54,7 @@ class ServedModels:
         if folder is not None and not folder.is_dir():
             raise UsageError(f"{folder}: there is no such folder; make it, and put model files into it")
         self.folder = folder
-        self._named = {_short_name(name): pretrained.load(name) for name in models}
+        self._named = {_short_name(name): load(name) for name in models}
         self._files: dict[Path, tuple[object, Model | None]] = {}  # path -> what its file looks like, and the model
         self.refresh()
 
@@ -80,7 +79,7 @@ class ServedModels:
         if before[0] == looks:
             return
         try:
-            model: Model | None = pretrained.load(path)
+            model: Model | None = load(path)
             logger.info(f"{path.name}: served")
         except (CircleMatchError, OSError) as error:
             model = before[1]

@@ -20,7 +20,6 @@ from wyoming.error import Error
 from wyoming.event import Event, async_read_event, async_write_event
 from wyoming.info import Describe, Info
 
-from circlematch.detection import THRESHOLD
 from circlematch.errors import CircleMatchError, UsageError
 from circlematch.integrations.wyoming_events import LARGEST_LINE, read_event
 from circlematch.integrations.wyoming_models import ServedModels
@@ -77,7 +76,7 @@ class Address:
 class Server:
     """Serves wake words to any number of clients, each with a recording of its own."""
 
-    def __init__(self, models: ServedModels, threshold: float = THRESHOLD) -> None:
+    def __init__(self, models: ServedModels, threshold: float | None = None) -> None:
         self.models, self.threshold = models, threshold
         self._clients: set[asyncio.Task[None]] = set()
         self._number = 0  # of the last client, for messages

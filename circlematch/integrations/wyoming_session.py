@@ -12,7 +12,7 @@ from wyoming.ping import Ping, Pong
 from wyoming.wake import Detect, Detection, NotDetected
 
 from circlematch import audio
-from circlematch.detection import THRESHOLD, Hit
+from circlematch.detection import Hit
 from circlematch.integrations.wyoming_events import BadEventError
 from circlematch.integrations.wyoming_models import ServedModels
 from circlematch.live.pcm import Pcm, Unpacker
@@ -26,7 +26,7 @@ FORMATS = {1: "s8", 2: "s16", 3: "s24", 4: "s32"}  # by width in bytes; the prot
 class Session:
     """The state of one client: what it wants to hear, and its recording."""
 
-    def __init__(self, models: ServedModels, threshold: float = THRESHOLD) -> None:
+    def __init__(self, models: ServedModels, threshold: float | None = None) -> None:
         self.models, self.threshold = models, threshold
         self.seconds = 0.0  # of the recording so far
         self._detect = Detect()
@@ -106,7 +106,7 @@ class Session:
 class _Recording:
     """The sound between audio-start and audio-stop, through every model that has one of the wanted words."""
 
-    def __init__(self, pcm: Pcm, models: ServedModels, names: list[str] | None, threshold: float) -> None:
+    def __init__(self, pcm: Pcm, models: ServedModels, names: list[str] | None, threshold: float | None) -> None:
         self.pcm = pcm
         self._unpacker, self._converter = Unpacker(pcm), audio.Converter(pcm.rate)
         by_model: defaultdict[int, dict[str, str]] = defaultdict(dict)  # of a model: label -> the name asked for

@@ -48,6 +48,10 @@ int64_t cm_hear_f32(cm_recording *recording, const float *samples, size_t count)
 /* The unit frames (ceil(count / 160), D) of a recording, or with mean pooling its features. Resets the stream. */
 void cm_embed(cm_stream *stream, const float *samples, size_t count, float *frames);
 
+/* Pushes all samples and writes the scores of the windows that they complete, at most `most` of them: (windows, K).
+ * Returns how many there were. */
+int64_t cm_window_scores(cm_stream *stream, const int16_t *samples, int64_t count, int64_t most, float *scores);
+
 /* The unit frames (100, D) of a log-mel spectrogram (32, 100), or with mean pooling its features. Resets the stream. */
 void cm_unit_frames(cm_stream *stream, const float *picture, float *frames);
 

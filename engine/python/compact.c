@@ -3,6 +3,7 @@
 
 #define cm_model_open cm_compact_model_open
 #define cm_label cm_compact_label
+#define cm_options_of cm_compact_options_of
 #define cm_stream_size cm_compact_stream_size
 #define cm_stream_open cm_compact_stream_open
 #define cm_reset cm_compact_reset

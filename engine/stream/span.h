@@ -1,5 +1,5 @@
 /* Start and end of a keyword: the expected frames of its first and its last prototype over all ordered paths through
- * the window in which it was most probable. This takes one pass over the unit frames that are kept. With CM_COMPACT the
+ * the window in which the detector wants them. This takes one pass over the unit frames that are kept. With CM_COMPACT the
  * pass is spread over the next twenty frames; each of these overwrites the oldest kept frame, which has been read by
  * then. */
 #ifndef CM_SPAN_H
@@ -14,8 +14,8 @@
 #define SPAN_BLOCKS 0                   /* at once */
 #endif
 
-/* How many kept frames to read with frame `in_block` of a block, half a window in all: one with the first frame, which
- * also stores the previous block, one with the last, which also decides, and six with each of the others. */
+/* How many kept frames the pass reads with frame `in_block` of a block: one with the first, which also stores the
+ * previous block, one with the last, which also decides, and six with each of the others. A block reads half a window. */
 CM_INLINE int span_share(int in_block)
 {
     return in_block == 0 || in_block == BLOCK_FRAMES - 1 ? 1 : 6;
@@ -61,6 +61,12 @@ static void span_begin(cm_stream *stream, int label)
         span_go_on(stream, T);
 }
 
+/* A time within the recording. */
+CM_INLINE int64_t span_time(int64_t time_ms, int64_t pushed_ms)
+{
+    return time_ms < 0 ? 0 : time_ms < pushed_ms ? time_ms : pushed_ms;
+}
+
 /* Finishes the pass. Start and end are in milliseconds from the start of the recording, and not after its end. */
 static void span_end(cm_stream *stream, int64_t *start_ms, int64_t *end_ms)
 {
@@ -74,10 +80,9 @@ static void span_end(cm_stream *stream, int64_t *start_ms, int64_t *end_ms)
         first = path->first[PROTOTYPES - 1] * inverse;
         last = path->last * inverse;
     }
-    *start_ms = begin + (int32_t)(cm_limit(first, T) * HOP_MS + 0.5f);
-    *end_ms = begin + (int32_t)((cm_limit(last, T) + 1) * HOP_MS + 0.5f);
-    *start_ms = *start_ms < pushed_ms ? *start_ms : pushed_ms;
-    *end_ms = *end_ms < pushed_ms ? *end_ms : pushed_ms;
+    *start_ms = span_time(begin + (int32_t)(cm_limit(first, T) * HOP_MS + 0.5f) + stream->model->start_offset_ms, pushed_ms);
+    *end_ms = span_time(begin + (int32_t)((cm_limit(last, T) + 1) * HOP_MS + 0.5f) + stream->model->end_offset_ms,
+                        pushed_ms);
 }
 
 #endif
