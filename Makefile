@@ -9,6 +9,7 @@
 #   make mutants    change terms of the backward pass and conditions elsewhere, one by one; tests must notice each
 #   make table      train the missing runs of the paper's tables: make table JOBS=2 DATA=../data (needs the recordings)
 #   make report     write README's tables, docs/tables.md, the figures and the model cards from results/
+#   make docs       the pages and an API reference as a static site, with all links checked
 #   make generated  write the generated headers of the engine, after a change of an interface or a shared number
 #   make lint       ruff, and whether generated files are up to date; make types: mypy
 #   make format     format the Python sources
@@ -18,6 +19,7 @@ PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 DEMO   ?= demo
+SITE   ?= build/site
 JOBS   ?= 1
 SECONDS ?= 60
 DATA   ?= $(or $(CIRCLEMATCH_DATA),../data)
@@ -25,7 +27,7 @@ ENGINE := $(wildcard engine/*.[ch] engine/*/*.[ch] engine/*/*.py)
 
 export OMP_NUM_THREADS ?= $(shell nproc 2>/dev/null || sysctl -n hw.ncpu)
 
-.PHONY: help demo test test-all mcu fuzz faults mutants lint format types generated table report clean
+.PHONY: help demo test test-all mcu fuzz faults mutants lint format types generated table report docs clean
 .DEFAULT_GOAL := help
 
 help:
@@ -95,6 +97,9 @@ report: $(VENV)/.dev
 	$(BIN)/python experiments/report/pages.py
 	$(BIN)/python experiments/report/figures.py
 	$(BIN)/python experiments/report/cards.py
+
+docs: $(VENV)/.dev
+	$(BIN)/python docs/site.py $(SITE)
 
 clean:
 	rm -rf $(VENV) $(DEMO) build *.egg-info circlematch/_engine.c circlematch/_engine*.so circlematch/c

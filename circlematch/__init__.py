@@ -8,23 +8,53 @@
 network in PyTorch.
 """
 
-from types import ModuleType
+import importlib
+from typing import TYPE_CHECKING, Any
 
 from circlematch._version import __version__
 from circlematch.audio import read
 from circlematch.detection import Hit
 from circlematch.errors import CircleMatchError
 from circlematch.model import Model, Prediction, load
+from circlematch.pool import SpotterPool
 from circlematch.pretrained import names
 from circlematch.spotter import Spotter
 
-__all__ = ["CircleMatchError", "Hit", "Model", "Prediction", "Spotter", "__version__", "load", "names", "nn", "read"]
+if TYPE_CHECKING:
+    from circlematch.features import log_mel
+    from circlematch.interface import train
+    from circlematch.live.microphone import Microphone
+
+__all__ = [
+    "CircleMatchError",
+    "Hit",
+    "Microphone",
+    "Model",
+    "Prediction",
+    "Spotter",
+    "SpotterPool",
+    "__version__",
+    "load",
+    "log_mel",
+    "names",
+    "nn",
+    "read",
+    "train",
+]
+
+# Imported at their first use: they take time, and most programs need none of them.
+_LATER = {
+    "Microphone": "circlematch.live.microphone",
+    "log_mel": "circlematch.features",
+    "train": "circlematch.interface",
+}
 
 
-def __getattr__(name: str) -> ModuleType:
-    """Import `circlematch.nn`, and with it torch, at its first use."""
+def __getattr__(name: str) -> Any:
+    """Import `circlematch.nn`, and with it torch, and the names of `_LATER` at their first use."""
     if name == "nn":
-        import importlib
-
         return importlib.import_module("circlematch.nn")
+    if name in _LATER:
+        globals()[name] = getattr(importlib.import_module(_LATER[name]), name)
+        return globals()[name]
     raise AttributeError(f"module 'circlematch' has no attribute {name!r}")

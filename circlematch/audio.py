@@ -31,6 +31,7 @@ SHORTEST_MS = 50  # five frames: the least that five ordered prototypes can fill
 BLOCK_SAMPLES = 2**16  # of all channels together: 256 KiB
 LONGEST_READ_S = 4 * 3600  # at once: 0.9 GB
 UNKNOWN_LENGTH = 2**63 - 1  # frames, in libsndfile, if the header of a FLAC file has no length
+NOT_FINITE = "the recording holds NaN or infinite samples; every sample must be a finite number"
 
 Samples = npt.NDArray[np.float32]
 Progress = Callable[[float, float | None], object]
@@ -247,7 +248,7 @@ def as_mono(given: npt.NDArray[np.generic]) -> Samples:
         return np.zeros(0, dtype=np.float32)
     scaled = _as_float(given)
     if not np.isfinite(scaled).all():
-        raise AudioError("the recording holds NaN or infinite samples; every sample must be a finite number")
+        raise AudioError(NOT_FINITE)
     if scaled.ndim == 1 or scaled.shape[1] == 1:
         return np.ascontiguousarray(scaled.reshape(len(scaled)))
     mono = np.add.reduce(scaled, axis=1, dtype=np.float32)

@@ -1,7 +1,9 @@
-"""Speed of training and streaming, each compared with a plain implementation in the same run."""
+"""Speed of training, of streaming and of many streams, each compared with a plain implementation in the same run."""
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,18 +19,21 @@ from circlematch.data.noise import make_pool
 from circlematch.engine import Stream
 from circlematch.errors import require
 from circlematch.front_end import whole_clips
-from circlematch.machine import usable_cores
+from circlematch.machine import resident_bytes, usable_cores
 from circlematch.model import Model
+from circlematch.pool import SpotterPool
 from circlematch.spotter import Spotter
 from circlematch.training.native_step import NativeStep
 from circlematch.training.step import Batch
 from circlematch.training.targets import smoothed
 
-__all__ = ["StreamSpeed", "TrainSpeed", "measure_streaming", "measure_training"]
+__all__ = ["PoolSpeed", "StreamSpeed", "TrainSpeed", "measure_pool", "measure_streaming", "measure_training"]
 
 NATIVE_STEPS = 5  # steps per timed round: a single step is too short to time
 STREAM_SECONDS = 2  # of sound per timed round
 WINDOWS = 10  # recomputed windows per timed round
+WARM_MS = 1200  # until every stream has a whole window
+ALONE_SECONDS = 60  # of sound for a process of one stream
 
 
 @dataclass(frozen=True)
@@ -178,6 +183,135 @@ def _window_scorers(model: Model) -> dict[str, Callable[[npt.NDArray[np.float32]
     if onnx is not None:
         found["onnx"] = onnx
     return found
+
+
+@dataclass(frozen=True)
+class PoolSpeed:
+    """Many streams in one process that all hear sound at once."""
+
+    model: str
+    streams: int
+    threads: int
+    compact: bool
+    chunk_ms: int  # of sound that every stream gets in a turn
+    seconds: float  # of sound, for each stream
+    wall: float  # seconds that it took
+    processor: float  # seconds of all cores together
+    turns_ms: tuple[float, float, float]  # median, 99th percentile and longest turn: a chunk for every stream
+    hits: int
+    stream_bytes: int
+    resident_bytes: int | None  # a stream, measured
+    alone_us: float  # processor time for a second of sound, in a process of one stream that is fed such chunks
+    alone_bytes: int | None  # resident memory of that process
+
+    @property
+    def realtime_factor(self) -> float:
+        """Time that the sound of all streams takes, in seconds for each second; below 1 all are heard in time."""
+        return self.wall / self.seconds
+
+    @property
+    def streams_per_core(self) -> float:
+        """Streams whose sound one core can process in time."""
+        return self.streams * self.seconds / self.processor
+
+    def summary(self) -> dict[str, Any]:
+        """As plain data."""
+        median, late, longest = self.turns_ms
+        return {
+            "model": self.model,
+            "streams": self.streams,
+            "threads": self.threads,
+            "compact": self.compact,
+            "chunk_ms": self.chunk_ms,
+            "seconds_of_sound": self.seconds,
+            "realtime_factor": round(self.realtime_factor, 3),
+            "streams_per_core": round(self.streams_per_core),
+            "turn_ms": {"median": round(median, 2), "99th": round(late, 2), "longest": round(longest, 2)},
+            "hits": self.hits,
+            "stream_bytes": self.stream_bytes,
+            "resident_bytes_per_stream": self.resident_bytes,
+            "one_process_per_stream": {
+                "streams_per_core": round(1e6 / self.alone_us),
+                "resident_bytes": self.alone_bytes,
+            },
+        }
+
+
+def measure_pool(
+    model: Model,
+    streams: int,
+    seconds: float = 10.0,
+    chunk_ms: int = 20,
+    compact: bool = False,
+    threads: int | None = None,
+) -> PoolSpeed:
+    """Give every stream of a pool a chunk of sound in turns, as fast as they are taken.
+
+    Each stream hears its own part of a long noise, so that streams differ.
+    """
+    size = FRONT_END.sample_rate_hz * chunk_ms // 1000
+    turns, warm = max(round(1000 * seconds / chunk_ms), 1), -(-WARM_MS // chunk_ms)
+    generator = np.random.default_rng(0)
+    swell = np.repeat(generator.uniform(0, 3000, 600), size)
+    sound = (swell * generator.standard_normal(swell.size)).astype(np.int16).reshape(-1, size)
+    own = generator.integers(0, len(sound), streams)  # where in the sound each stream begins
+    before = resident_bytes()
+    with SpotterPool(model, compact=compact, threads=threads) as pool:
+        numbers = np.array([pool.open() for _ in range(streams)])
+        took, hits, used = [], 0, 0.0
+        for turn in range(warm + turns):
+            chunks = sound[(own + turn) % len(sound)]
+            wall, processor = time.perf_counter(), time.process_time()
+            found = pool.feed(numbers, chunks)
+            if turn >= warm:
+                took.append(time.perf_counter() - wall)
+                used += time.process_time() - processor
+                hits += len(found)
+        del chunks
+        after = resident_bytes()
+        alone_us, alone_bytes = _alone(model.card.name, size)
+        ms = 1e3 * np.array(took)
+        return PoolSpeed(
+            model=model.card.name,
+            streams=streams,
+            threads=pool.threads,
+            compact=compact,
+            chunk_ms=chunk_ms,
+            seconds=turns * chunk_ms / 1000,
+            wall=sum(took),
+            processor=used,
+            turns_ms=(float(np.median(ms)), float(np.percentile(ms, 99)), float(ms.max())),
+            hits=hits,
+            stream_bytes=pool.stream_bytes,
+            resident_bytes=None if before is None or after is None else round((after - before) / streams),
+            alone_us=alone_us,
+            alone_bytes=alone_bytes,
+        )
+
+
+ALONE = """
+import sys, time
+import numpy as np
+import circlematch
+from circlematch.machine import resident_bytes
+spotter = circlematch.Spotter(sys.argv[1])
+size, seconds = int(sys.argv[2]), int(sys.argv[3])
+chunks = (3000 * np.random.default_rng(0).standard_normal((16000 // size, size))).astype(np.int16)
+times = []
+for _ in range(seconds):
+    began = time.process_time()
+    for chunk in chunks:
+        spotter.feed(chunk, 16000)
+    times.append(time.process_time() - began)
+print(sorted(times)[seconds // 2], resident_bytes() or 0)
+"""
+
+
+def _alone(model: str, size: int) -> tuple[float, int | None]:
+    """Microseconds of processor time for a second of sound in a process of its own, and its resident memory."""
+    command = [sys.executable, "-c", ALONE, model, str(size), str(ALONE_SECONDS)]
+    took, memory = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
+    return 1e6 * float(took), int(memory) or None
 
 
 def _seconds(call: Callable[[], object]) -> float:

@@ -15,9 +15,10 @@ from circlematch.detection import BLOCK_FRAMES
 from circlematch.errors import DamagedFileError, UsageError
 from circlematch.threads import in_slices
 
-__all__ = ["Answer", "Engine", "RawHit", "Stream"]
+__all__ = ["Answer", "Engine", "RawHit", "Recording", "Stream", "options_of"]
 
 Samples = npt.NDArray[np.int16] | npt.NDArray[np.float32]
+INT16, FLOAT32 = np.dtype(np.int16), np.dtype(np.float32)
 
 
 @dataclass(frozen=True)
@@ -112,6 +113,28 @@ class Engine:
             )
         return out
 
+    def embed(self, samples: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+        """ĥ of Eq. (2) for every 10 ms of a recording of any length, (T, D). With mean pooling, the features."""
+        frames = -(-samples.size // FRONT_END.hop_samples)
+        out = np.empty((frames, self.width), dtype=np.float32)
+        stream = Stream(self)
+        lib.cm_embed(
+            stream.pointer, _samples(samples), samples.size, ffi.from_buffer("float[]", out, require_writable=True)
+        )
+        return out
+
+
+def options_of(engine: Engine, detection: Detection | None = None) -> tuple[Any, Any]:
+    """The options of a stream (default: the model's own), and what must stay alive until it is open."""
+    options, thresholds = ffi.new("cm_options *"), None
+    lib.cm_options_of(engine.model, options)
+    if detection is not None:
+        thresholds = ffi.new("float[]", detection.of(engine.classes))
+        options.thresholds, options.threshold = thresholds, detection.threshold
+        options.windows, options.agreeing = detection.windows, detection.agreeing
+        options.refractory_ms = detection.refractory_ms
+    return options, thresholds
+
 
 class Stream:
     """A recording that is processed piece by piece. A stream belongs to one thread at a time."""
@@ -122,17 +145,11 @@ class Stream:
         """`detection` is the model's own by default; it may not look back further than that."""
         self.engine = engine
         self._memory = np.empty(lib.cm_stream_size(engine.model), dtype=np.uint8)
-        place, options = ffi.new("cm_stream **"), ffi.new("cm_options *")
-        lib.cm_options_of(engine.model, options)
+        place = ffi.new("cm_stream **")
+        options, alive = options_of(engine, detection)
         options.every_frame, options.at_once = every_frame, at_once
-        thresholds = None
-        if detection is not None:
-            thresholds = ffi.new("float[]", detection.of(engine.classes))
-            options.thresholds, options.threshold = thresholds, detection.threshold
-            options.windows, options.agreeing = detection.windows, detection.agreeing
-            options.refractory_ms = detection.refractory_ms
         status = lib.cm_stream_open(place, engine.model, ffi.from_buffer(self._memory), self._memory.size, options)
-        del thresholds  # copied
+        del alive  # the stream has copied it
         if status == lib.CM_ERROR_OPTION:
             raise UsageError(
                 f"the model looks at {engine.model.windows} windows together; the detector wants {options.windows}"
@@ -194,9 +211,59 @@ class Stream:
         return found
 
 
+class Recording:
+    """A stream with its recording's length and first second. `hear` is made for short chunks."""
+
+    def __init__(self, stream: Stream) -> None:
+        self.stream = stream
+        self.opening = np.zeros(FRONT_END.clip_samples, dtype=np.float32)  # the first second, with zeros behind its end
+        self._state = ffi.new("cm_recording *", (stream.pointer, ffi.from_buffer("float[]", self.opening), 0))
+        self._hit = ffi.new("cm_hit *")
+
+    @property
+    def samples(self) -> int:
+        """Of the recording so far."""
+        return int(self._state.samples)
+
+    def hear(self, samples: Samples) -> list[RawHit] | None:
+        """Process samples at 16 kHz. Returns new hits, or None if a sample is not finite; nothing has changed then."""
+        count = samples.size
+        if samples.dtype is FLOAT32:
+            used = lib.cm_hear_f32(self._state, _BUFFER(_FLOATS, samples), count)
+        else:
+            used = lib.cm_hear_i16(self._state, _BUFFER(_INT16S, samples), count)
+        if used == count:
+            return []
+        return None if used == 0 else self._rest(samples, -used)
+
+    def _rest(self, samples: Samples, at: int) -> list[RawHit]:
+        """Take the hit that waits, and process the samples from `at` on."""
+        hits = []
+        while True:
+            while lib.cm_next_hit(self.stream.pointer, self._hit):
+                hits.append(_raw(self._hit))
+            if at == samples.size:
+                return hits
+            function = lib.cm_hear_f32 if samples.dtype == FLOAT32 else lib.cm_hear_i16
+            at += abs(function(self._state, _samples(samples[at:]), samples.size - at))
+
+    def finish(self) -> list[RawHit]:
+        """End the recording. Returns the remaining hits; length and first second stay until `reset`."""
+        return self.stream.finish()
+
+    def reset(self) -> None:
+        """Begin a new recording."""
+        self.stream.reset()
+        self.opening[:] = 0
+        self._state.samples = 0
+
+
 def _raw(hit: Any) -> RawHit:
     return RawHit(hit.label, hit.score, hit.start_ms, hit.end_ms)
 
 
 def _samples(samples: Samples) -> Any:
     return ffi.from_buffer("int16_t[]" if samples.dtype == np.int16 else "float[]", samples)
+
+
+_BUFFER, _FLOATS, _INT16S = ffi.from_buffer, ffi.typeof("float[]"), ffi.typeof("int16_t[]")

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from circlematch import notebook
 from circlematch.data.cache import ClipSet
 from circlematch.errors import require
 from circlematch.files import write_atomically
@@ -61,6 +62,19 @@ class Report:
     def precision(self) -> npt.NDArray[np.float64]:
         """Precision of each class; NaN for a class that was never predicted."""
         return _ratio(self.confusion.diagonal(), self.confusion.sum(axis=0))
+
+    def __str__(self) -> str:
+        return to_text(self)
+
+    def _repr_html_(self) -> str:
+        rows = [
+            (label, *counts, _percent(r), _percent(p))
+            for label, counts, r, p in zip(self.labels, self.confusion, self.recall, self.precision, strict=True)
+        ]
+        title = (
+            f"{self.split}: {self.accuracy:.2%} of {self.clips} clips; rows are true classes, columns predicted ones"
+        )
+        return notebook.table(title, ("", *self.labels, "recall", "precision"), rows)
 
     def summary(self) -> dict[str, Any]:
         """As plain data, with None for NaN."""

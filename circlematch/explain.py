@@ -13,15 +13,16 @@ import numpy.typing as npt
 
 from circlematch.audio import Samples, blocks, check_prepared, second_of
 from circlematch.config import FRONT_END
-from circlematch.detection import BLOCK_FRAMES, is_clip
+from circlematch.detection import BLOCK_FRAMES, Threshold, is_clip
 from circlematch.engine import Stream
 from circlematch.errors import AudioError, UsageError, require
 from circlematch.files import write_atomically
 from circlematch.front_end import log_mel
 from circlematch.model import Model, Prediction
 from circlematch.spotter import Spotter
+from circlematch.timeline import Timeline, draw_probabilities, draw_waveform, timeline_of
 
-__all__ = ["Explanation", "draw", "explain", "picture_of", "responses_and_moments"]
+__all__ = ["Explanation", "draw", "explain", "picture_of", "responses_and_moments", "timeline"]
 
 MOST_BARS = 12
 ARROWS = ({"arrowstyle": "-|>", "linewidth": 2}, {"arrowstyle": "->", "linewidth": 1, "linestyle": ":"})  # q = 1, q = 2
@@ -165,19 +166,31 @@ def _most_probable_second(model: Model, recording: Iterator[Samples], label: str
     return 0 if is_clip(size) else best * BLOCK_FRAMES * FRONT_END.hop_samples
 
 
-def draw(what: Explanation, path: Path) -> None:
-    """Draw the explanation as a PNG."""
-    figure = picture_of(what)
+def timeline(model: Model, recording: Samples | str | Path, threshold: Threshold | None = None) -> Timeline | None:
+    """The whole of a recording that is longer than a clip; None for a clip."""
+    found = timeline_of(model, _blocks(recording), threshold)
+    return None if is_clip(round(found.seconds * FRONT_END.sample_rate_hz)) else found
+
+
+def draw(what: Explanation, path: Path, whole: Timeline | None = None) -> None:
+    """Draw the explanation as a PNG; above it `whole`, the recording that the second is part of."""
+    figure = picture_of(what, whole)
     write_atomically(path, lambda stream: figure.savefig(stream, format="png", dpi=120))
 
 
-def picture_of(what: Explanation) -> Any:
+def picture_of(what: Explanation, whole: Timeline | None = None) -> Any:
     """The explanation as a matplotlib figure: log-mel, response curves, the circle and the scores."""
     require("matplotlib", extra="plot", purpose="drawing a picture")
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(10, 6.5), layout="constrained")
-    grid = figure.add_gridspec(2, 2, width_ratios=(1.7, 1))
+    figure = Figure(figsize=(10, 6.5 if whole is None else 10.5), layout="constrained")
+    if whole is None:
+        grid = figure.add_gridspec(2, 2, width_ratios=(1.7, 1))
+    else:
+        rows = figure.add_gridspec(3, 1, height_ratios=(1.1, 1.4, 5))
+        draw_waveform(figure.add_subplot(rows[0]), whole, what.from_seconds)
+        draw_probabilities(figure.add_subplot(rows[1]), whole, what.label)
+        grid = rows[2].subgridspec(2, 2, width_ratios=(1.7, 1))
     answer = what.prediction
     figure.suptitle(f"{what.model}: {answer.label}, {answer.score:.1%}; through the prototypes of “{what.label}”")
     _draw_picture(figure.add_subplot(grid[0, 0]), what)

@@ -15,7 +15,7 @@ import numpy as np
 
 from circlematch._version import __version__
 
-__all__ = ["commit", "peak_resident_mib", "processor", "usable_cores", "versions"]
+__all__ = ["commit", "peak_resident_mib", "processor", "resident_bytes", "usable_cores", "versions"]
 
 
 def usable_cores() -> int:
@@ -31,6 +31,15 @@ def peak_resident_mib() -> int | None:
         return None
     most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return round(most / (2**20 if sys.platform == "darwin" else 2**10))
+
+
+def resident_bytes() -> int | None:
+    """The memory of this process now; None if the system does not report it."""
+    try:
+        pages = int(Path("/proc/self/statm").read_text().split()[1])
+    except (OSError, IndexError, ValueError):
+        return None
+    return pages * os.sysconf("SC_PAGE_SIZE")
 
 
 def processor() -> str:

@@ -9,12 +9,12 @@ from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from importlib import resources
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from circlematch import audio, detection, gate
+from circlematch import audio, detection, gate, notebook
 from circlematch._version import __version__
 from circlematch.compact import compact
 from circlematch.config import DETECTION, FRONT_END, Calibration, Detection, Network, Recipe, Specification
@@ -25,6 +25,10 @@ from circlematch.gate import Between, Letters, Name
 from circlematch.parameters import Tensors, check_tensors, parameter_count
 from circlematch.safetensors import digest, read_safetensors, write_safetensors
 from circlematch.text import on_one_line
+
+if TYPE_CHECKING:
+    from circlematch.evaluation import Report
+    from circlematch.interface import Data, Measured
 
 __all__ = ["MODEL_FILE", "Card", "Finished", "Model", "Prediction", "load", "read_model", "write_model"]
 
@@ -160,6 +164,44 @@ class Model:
 
         spotter = Spotter(self, threshold)
         return [*spotter.push(audio.prepare(samples, sample_rate)), *spotter.finish()]
+
+    def embed(self, samples: npt.ArrayLike, sample_rate: int) -> npt.NDArray[np.float32]:
+        """The encoder's unit vector ĥ of Eq. (2) for every 10 ms of a recording of any length: (T, D).
+
+        Frames that sound alike have vectors of a high dot product. A model with mean pooling gives its features.
+        """
+        return self.engine.embed(audio.prepare(samples, sample_rate))
+
+    def evaluate(self, data: Data, split: str = "test") -> Report:
+        """Accuracy, confusion, precision and recall on a split of a folder of words or a dataset."""
+        from circlematch import interface  # which imports this module
+
+        return interface.evaluate(self, data, split)
+
+    def measure(self, data: Data | None = None, **settings: Any) -> Measured:
+        """Misses, false accepts per hour and latency on streams; the settings are those of `interface.measure`."""
+        from circlematch import interface  # which imports this module
+
+        return interface.measure(self, data, **settings)
+
+    def save(self, path: str | Path) -> Path:
+        """Write the model as one file, which `circlematch.load` reads."""
+        path = Path(path)
+        if path.suffix.lower() != SUFFIX:
+            raise UsageError(f"{path} is no name of a model file; give a name that ends in {SUFFIX}")
+        write_model(path, self.card, self.tensors)
+        return path
+
+    def _repr_html_(self) -> str:
+        card = self.card
+        rows = [
+            ("words", ", ".join(self.labels)),
+            ("parameters", f"{card.parameters:,}"),
+            ("trained", f"{card.epochs} epochs on {card.task}"),
+            *((f"accuracy, {split}", f"{share:.2%}") for split, share in card.accuracy.items()),
+            ("licence", card.licence),
+        ]
+        return notebook.table(card.name, ("", ""), rows)
 
     def with_detection(self, wanted: Detection) -> Model:
         """The same network with another detector."""

@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
-from collections.abc import Callable, Iterator
+from collections import deque
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator
 from functools import wraps
 from pathlib import Path
-from typing import Concatenate, NoReturn, ParamSpec, TypeVar
+from typing import Any, Concatenate, NoReturn, ParamSpec, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from circlematch import audio, detection
 from circlematch.config import FRONT_END
-from circlematch.engine import Stream
+from circlematch.engine import FLOAT32, INT16, Recording, Stream
+from circlematch.engine import Samples as RawSamples
 from circlematch.errors import AudioError, UsageError
 from circlematch.model import Model, Prediction, load
 
-__all__ = ["Spotter"]
+__all__ = ["Listening", "Source", "Spotter"]
+
+RATE = FRONT_END.sample_rate_hz
+
+Source = Iterable[npt.ArrayLike]  # chunks of a recording, as they arrive
 
 Given = ParamSpec("Given")
 Returned = TypeVar("Returned")
@@ -74,11 +81,10 @@ class Spotter:
         self.model = model if isinstance(model, Model) else load(model)
         self.detection = detection.with_threshold(self.model.card.detection, self.model.labels, threshold)
         self.every_frame = every_frame
-        self._stream = Stream(self.model.engine, self.detection, every_frame, at_once)
-        self._converter: audio.Converter | None = None
+        self._recording = Recording(Stream(self.model.engine, self.detection, every_frame, at_once))
+        self._rate: int | None = None  # of the recording, once it has begun with `feed`
+        self._converter: audio.Converter | None = None  # if that is not 16 kHz
         self._begun = False  # whether the recording has samples, and has not ended
-        self._samples = 0  # of this recording so far, or of the last one if no new one has begun
-        self._opening = np.zeros(FRONT_END.clip_samples, dtype=np.float32)  # its first second
         self._inside = threading.RLock()  # held by the thread that is in a method
 
     def __repr__(self) -> str:
@@ -93,30 +99,46 @@ class Spotter:
     def __reduce__(self) -> NoReturn:
         raise TypeError("a Spotter cannot be copied or pickled, because its stream is in C; pickle its model instead")
 
-    def listen(self, path: str | Path, progress: audio.Progress | None = None) -> Iterator[detection.Hit]:
-        """Read a file in blocks, as a new recording, and yield each hit as soon as it is found.
+    def __enter__(self) -> Spotter:
+        return self
 
-        `progress` is called as in `circlematch.audio.blocks`. `seconds` and `clip` are known at the end.
-        """
+    def __exit__(self, *_: object) -> None:
         self.reset()
-        for block in audio.blocks(path, progress):
-            yield from self.push(block)
-        yield from self.finish()
+
+    def listen(
+        self,
+        source: str | Path | Source | AsyncIterable[npt.ArrayLike],
+        progress: audio.Progress | None = None,
+        sample_rate: int | None = None,
+    ) -> Listening:
+        """Hear a source as a new recording. `for` and `async for` give each hit as soon as it is found.
+
+        A source is a file, a `circlematch.Microphone`, or an iterable of chunks, also an asynchronous one. Iterables
+        without an attribute `sample_rate` need the argument. `progress` is called as in `circlematch.audio.blocks`, for
+        files. `seconds` and `clip` are known at the end.
+        """
+        return Listening(self, source, progress, sample_rate)
 
     @_one_thread_at_a_time
     def feed(self, chunk: npt.ArrayLike, sample_rate: int) -> list[detection.Hit]:
         """Process a chunk of any length, integers or floats, (samples,) or (samples, channels), and return new hits."""
-        rate = audio.as_rate(sample_rate)
-        if self._converter is not None and self._converter.sample_rate != rate:
-            raise AudioError(
-                f"sample_rate was {self._converter.sample_rate} and is {rate} now; call finish() or reset() in between"
-            )
+        if type(chunk) is np.ndarray and self._rate == sample_rate == RATE and type(sample_rate) is int:
+            # The usual case, without a copy: every 10 ms counts here.
+            kind = chunk.dtype
+            if (kind is FLOAT32 or kind is INT16) and chunk.ndim == 1 and chunk.flags.c_contiguous and chunk.size:
+                return self._hear(chunk)
+        return self._convert(chunk, audio.as_rate(sample_rate))
+
+    def _convert(self, chunk: npt.ArrayLike, rate: int) -> list[detection.Hit]:
+        """Bring a chunk to 16 kHz, mono, and process it."""
+        if self._rate is not None and self._rate != rate:
+            raise AudioError(f"sample_rate was {self._rate} and is {rate} now; call finish() or reset() in between")
         converter = self._converter or audio.Converter(rate)
         samples = converter.convert(chunk)
         if converter.frames == 0:
             return []
         hits = self.push(samples)
-        self._converter = converter
+        self._rate, self._converter = rate, converter
         return hits
 
     @_one_thread_at_a_time
@@ -126,43 +148,119 @@ class Spotter:
         if not self._begun:
             self.reset()
             self._begun = True
-        place = self._opening[self._samples :]
-        place[: samples.size] = samples[: place.size]
-        self._samples += samples.size
-        return [self.model.hit(raw) for raw in self._stream.push(samples)]
+        return self._hear(samples) if samples.size else []
+
+    def _hear(self, samples: RawSamples) -> list[detection.Hit]:
+        raw = self._recording.hear(samples)
+        if raw:
+            return [self.model.hit(one) for one in raw]
+        if raw is None:
+            self._begun = self._recording.samples > 0
+            raise AudioError(audio.NOT_FINITE)
+        return []
 
     @_one_thread_at_a_time
     def finish(self) -> list[detection.Hit]:
         """End the recording and return its last hits. The next chunk begins a new recording."""
         hits = [] if self._converter is None else self.push(self._converter.finish())
         if self._begun:
-            hits += [self.model.hit(raw) for raw in self._stream.finish()]
-        self._begun, self._converter = False, None
+            hits += [self.model.hit(raw) for raw in self._recording.finish()]
+        self._begun, self._rate, self._converter = False, None, None
         return hits
 
     @_one_thread_at_a_time
     def reset(self) -> None:
         """Discard the recording so far. The next chunk begins a new recording."""
-        self._stream.reset()
-        self._converter, self._begun, self._samples = None, False, 0
-        self._opening[:] = 0
+        self._recording.reset()
+        self._begun, self._rate, self._converter = False, None, None
 
     @property
     @_one_thread_at_a_time
     def scores(self) -> dict[str, float] | None:
         """Class probabilities of the newest window of one second, or None before the first window."""
-        if not self._begun or self._stream.newest < 0:
+        stream = self._recording.stream
+        if not self._begun or stream.newest < 0:
             return None
-        return dict(zip(self.model.labels, map(float, self._stream.scores()[1]), strict=True))
+        return dict(zip(self.model.labels, map(float, stream.scores()[1]), strict=True))
 
     @property
     def seconds(self) -> float:
         """The length of this recording so far, or of the last one if no new one has begun."""
-        return self._samples / FRONT_END.sample_rate_hz
+        return self._recording.samples / RATE
 
     @property
     def clip(self) -> Prediction | None:
         """The prediction for the recording that has ended, if it was a clip (at most 1.2 s), else None."""
-        if self._begun or self._samples == 0 or not detection.is_clip(self._samples):
+        samples = self._recording.samples
+        if self._begun or samples == 0 or not detection.is_clip(samples):
             return None
-        return self.model.judge(self._opening)
+        return self.model.judge(self._recording.opening)
+
+
+class Listening(Iterator[detection.Hit], AsyncIterator[detection.Hit]):
+    """The hits of a source, one by one. In `async for`, sources that are not asynchronous are read on a thread."""
+
+    def __init__(
+        self,
+        spotter: Spotter,
+        source: str | Path | Source | AsyncIterable[npt.ArrayLike],
+        progress: audio.Progress | None,
+        sample_rate: int | None,
+    ) -> None:
+        self._spotter, self._source, self._progress = spotter, source, progress
+        self._given_rate = None if sample_rate is None else audio.as_rate(sample_rate)
+        self._found: deque[detection.Hit] = deque()
+        self._chunks: Any = None  # the iterator of the source, once it has begun
+        self._over = False
+        if not isinstance(source, str | Path | Iterable | AsyncIterable):
+            raise AudioError(f"{source!r} is no source of sound; give a file, a microphone or an iterable of chunks")
+
+    def __next__(self) -> detection.Hit:
+        while not self._found:
+            if self._over:
+                raise StopIteration
+            self._read()
+        return self._found.popleft()
+
+    async def __anext__(self) -> detection.Hit:
+        while not self._found:
+            if self._over:
+                raise StopAsyncIteration
+            if isinstance(self._source, AsyncIterable):
+                await self._read_async(self._source)
+            else:
+                await asyncio.to_thread(self._read)
+        return self._found.popleft()
+
+    def _read(self) -> None:
+        """Read the next chunk, or end the recording."""
+        if self._chunks is None:
+            if isinstance(self._source, AsyncIterable):
+                raise TypeError("this source is asynchronous; write: async for hit in spotter.listen(source)")
+            self._spotter.reset()
+            source = self._source
+            self._chunks = iter(audio.blocks(source, self._progress) if isinstance(source, str | Path) else source)
+        chunk = next(self._chunks, None)
+        self._hear(chunk)
+
+    async def _read_async(self, source: AsyncIterable[npt.ArrayLike]) -> None:
+        if self._chunks is None:
+            self._spotter.reset()
+            self._chunks = aiter(source)
+        self._hear(await anext(self._chunks, None))
+
+    def _hear(self, chunk: Any) -> None:
+        if chunk is None:
+            self._over = True
+            self._found.extend(self._spotter.finish())
+        else:
+            self._found.extend(self._spotter.feed(chunk, self._rate()))
+
+    def _rate(self) -> int:
+        """The rate of the chunks; a source may know it only once it was read from."""
+        if isinstance(self._source, str | Path):
+            return RATE
+        rate = self._given_rate or getattr(self._source, "sample_rate", None)
+        if rate is None:
+            raise AudioError("the source has no sample_rate; write: spotter.listen(source, sample_rate=16000)")
+        return audio.as_rate(rate)

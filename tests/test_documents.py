@@ -132,7 +132,7 @@ def test_every_command_and_option_that_a_document_names_exists(repository: Path)
     assert count > 15
 
 
-@pytest.mark.parametrize("line", ["circlematch listen", "circlematch spot a.wav --nonsense", "circlematch data give"])
+@pytest.mark.parametrize("line", ["circlematch lisen", "circlematch spot a.wav --nonsense", "circlematch data give"])
 def test_a_command_that_does_not_exist_is_noticed(line: str) -> None:
     with pytest.raises(AssertionError):
         check_command(line.split()[1:], "here")

@@ -263,6 +263,7 @@ def test_progress_is_drawn_on_a_terminal_and_removed_before_a_hit(
 
 def test_ctrl_c_removes_the_progress(commands: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("circlematch.cli.options.PATIENCE_S", 0)
+    monkeypatch.setenv("NO_COLOR", "1")
     monkeypatch.setattr(sys, "stderr", terminal := Terminal())
 
     def stop(self: circlematch.Spotter) -> list[circlematch.Hit]:

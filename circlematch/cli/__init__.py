@@ -14,7 +14,24 @@ from types import FrameType
 from typing import Any, NoReturn
 
 from circlematch._version import __version__
-from circlematch.cli import bench, calibrate, data, evaluate, explain, export, finish, measure, models, spot, train
+from circlematch.cli import (
+    bench,
+    calibrate,
+    compare,
+    completion,
+    data,
+    evaluate,
+    explain,
+    export,
+    finish,
+    listen,
+    measure,
+    models,
+    spot,
+    train,
+    wyoming,
+)
+from circlematch.cli.output import paint, reporting
 from circlematch.cli.printed import Printed
 from circlematch.data.tasks import TASKS
 from circlematch.errors import CircleMatchError, did_you_mean
@@ -24,7 +41,23 @@ __all__ = ["Parser", "build_parser", "main"]
 
 NO_THREAD = "can't start new thread"  # how Python says that the system refuses one
 INTERRUPTED = 130  # what shells expect after Ctrl-C
-COMMANDS = (models, spot, explain, train, finish, evaluate, measure, calibrate, export, data, bench)
+COMMANDS = (
+    models,
+    spot,
+    listen,
+    wyoming,
+    explain,
+    train,
+    finish,
+    evaluate,
+    compare,
+    measure,
+    calibrate,
+    export,
+    data,
+    bench,
+    completion,
+)
 
 
 class Parser(argparse.ArgumentParser):
@@ -68,7 +101,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         used: Parser = getattr(options, "parser", parser)
         used.refuse(unknown)
     try:
-        with _terminated_like_ctrl_c(), redirect_stdout(Printed(sys.stdout)):
+        with (
+            _terminated_like_ctrl_c(),
+            redirect_stdout(Printed(sys.stdout)),
+            reporting(options.verbose, options.quiet),
+        ):
             return int(options.run(options))
     except CircleMatchError as error:
         return _fail(str(error), error.exit_code)
@@ -106,7 +143,7 @@ def _terminated_like_ctrl_c() -> Iterator[None]:
 
 
 def _fail(message: str, code: int) -> int:
-    print(f"circlematch: {on_one_line(message)}", file=sys.stderr)
+    print(f"{paint('circlematch:', 'bad', sys.stderr)} {on_one_line(message)}", file=sys.stderr)
     return code
 
 

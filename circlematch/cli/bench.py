@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import argparse
 
-from circlematch.cli.options import Commands, add_command, add_group, add_json, add_model, print_json
+from circlematch import pretrained
+from circlematch.cli.options import DEFAULT_MODEL, Commands, add_command, add_group, add_json, add_model, print_json
 from circlematch.config import Network
 from circlematch.errors import UsageError
 from circlematch.machine import commit, processor, usable_cores, versions
 from circlematch.model import load
 from circlematch.safetensors import digest
 
+LONGEST_POOL_S = 3600
+MODEL_HELP = "A released model's name."
 NO_ONNX = "not installed: pip install torch onnx onnxscript onnxruntime"
 
 
@@ -38,6 +41,50 @@ def add(commands: Commands) -> None:
     add_model(stream)
     stream.add_argument("--rounds", type=int, default=20, help="The number of rounds; the fastest one counts.")
     add_json(stream)
+    _add_pool(inner)
+
+
+def _add_pool(inner: Commands) -> None:
+    pool = add_command(
+        inner,
+        "pool",
+        "Measure many streams in one process, beside one process for each stream.",
+        "circlematch bench pool --streams 5000",
+        run_pool,
+    )
+    pool.add_argument("--model", default=DEFAULT_MODEL, choices=pretrained.names(), metavar="MODEL", help=MODEL_HELP)
+    pool.add_argument("--streams", type=int, default=1000, help="The number of streams.")
+    pool.add_argument("--seconds", type=float, default=10.0, help="The length of each stream's sound.")
+    pool.add_argument(
+        "--chunk-ms", type=int, choices=(10, 20, 50, 100), default=20, help="How much each stream gets at a time."
+    )
+    pool.add_argument("--compact", action="store_true", help="Use the engine's build for little memory.")
+    pool.add_argument("--threads", type=int, help="The number of threads. (default: one per core)")
+    add_json(pool)
+
+
+def run_pool(options: argparse.Namespace) -> int:
+    """Measure many streams on all cores."""
+    from circlematch.benchmark import measure_pool
+
+    if options.streams < 1 or not 0 < options.seconds <= LONGEST_POOL_S:
+        raise UsageError(f"give at least one stream, and more than 0 and at most {LONGEST_POOL_S} seconds")
+    model = load(options.model)
+    result = measure_pool(model, options.streams, options.seconds, options.chunk_ms, options.compact, options.threads)
+    summary = result.summary()
+    if options.json:
+        print_json({**summary, "processor": processor(), "versions": versions(), "commit": commit()})
+        return 0
+    turn, alone = summary["turn_ms"], summary["one_process_per_stream"]
+    print(f"{result.model}: {result.streams:,} streams, {result.threads} threads{', compact' * result.compact}")
+    print(f"real-time factor        {result.realtime_factor:.2f}  (below 1, all are heard in time)")
+    print(f"streams that a core carries  {result.streams_per_core:,.0f}; as processes {alone['streams_per_core']:,}")
+    print(
+        f"{result.chunk_ms} ms for all streams   {turn['median']} ms in the median, {turn['99th']} ms 99th percentile"
+    )
+    memory = f", resident {result.resident_bytes:,}" if result.resident_bytes else ""
+    print(f"bytes of a stream       {result.stream_bytes:,}{memory}; of a process {alone['resident_bytes'] or 0:,}")
+    return 0
 
 
 def run_stream(options: argparse.Namespace) -> int:

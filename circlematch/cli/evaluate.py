@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from pathlib import Path
 
 from circlematch.cli.options import Commands, add_command, add_dataset, add_json, add_model, print_json, read_dataset
-from circlematch.data.dataset import Dataset
+from circlematch.cli.output import logger
 from circlematch.data.tasks import TASKS
-from circlematch.errors import UsageError
-from circlematch.model import Model, load
+from circlematch.model import load
 
 
 def add(commands: Commands) -> None:
@@ -35,19 +33,19 @@ def run(options: argparse.Namespace) -> int:
     """Evaluate the model on each of the splits."""
     from circlematch.data.cache import load_split
     from circlematch.evaluation import draw_confusion, evaluate, to_text
+    from circlematch.interface import check_labels
 
     model = load(options.model)
     dataset = read_dataset(options, "evaluate")
-    _check_labels(model, dataset)
+    check_labels(model, dataset)
     splits = options.split or [split for split in ("test", "archive") if split in dataset.splits]
     reports = []
     for split in splits:
         reports.append(evaluate(model.scores, load_split(dataset, split), dataset.labels))
     if "archive" not in dataset.splits and (task := TASKS.get(options.task or "")) and task.archive:
-        print(
+        logger.warning(
             f"archive: not measured, because Google's test archive is missing; unpack {task.archive_url} into "
-            f"{task.archive} next to the data",
-            file=sys.stderr,
+            f"{task.archive} next to the data"
         )
     if options.confusion is not None:
         draw_confusion(reports[0], options.confusion)
@@ -57,11 +55,3 @@ def run(options: argparse.Namespace) -> int:
     else:
         print("\n\n".join(to_text(report) for report in reports))
     return 0
-
-
-def _check_labels(model: Model, dataset: Dataset) -> None:
-    if model.labels != dataset.labels:
-        raise UsageError(
-            f"the model {model.card.name} has the classes {' '.join(model.labels)}, but the dataset {dataset.name} has "
-            f"{' '.join(dataset.labels)}; give a model that was trained on these labels"
-        )

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import argparse
+from dataclasses import asdict
 from pathlib import Path
 
 from circlematch import audio
-from circlematch.cli.options import Commands, add_command, add_json, add_model, print_json
+from circlematch.cli.options import Commands, add_command, add_json, add_model, print_json, probability
 from circlematch.errors import UsageError
-from circlematch.explain import draw, explain
+from circlematch.explain import draw, explain, timeline
 from circlematch.model import load
 
 
 def add(commands: Commands) -> None:
     """Add the command and its arguments."""
-    summary = "Draw the log-mel spectrogram, the response curves and the scores behind one second of a recording."
+    summary = (
+        "Draw the log-mel spectrogram, the response curves and the scores behind one second of a recording; above "
+        "them, for a longer recording, its waveform and hits, and the probabilities over time."
+    )
     parser = add_command(commands, "explain", summary, "circlematch explain yes.wav --out yes.png", run)
     parser.add_argument("file", metavar="FILE", help=f"A recording ({', '.join(audio.SUFFIXES)}).")
     add_model(parser)
@@ -25,6 +29,11 @@ def add(commands: Commands) -> None:
         metavar="SECONDS",
         help="The start of the second to explain. (default: the second in which --label is most probable, or without "
         "--label the one around the highest-scoring keyword)",
+    )
+    parser.add_argument(
+        "--threshold",
+        type=probability,
+        help="The threshold that hits of a longer recording must reach. (default: the model's own)",
     )
     parser.add_argument("--out", type=Path, help="The PNG to write. (default: FILE with .png, in this folder)")
     add_json(parser)
@@ -37,9 +46,11 @@ def run(options: argparse.Namespace) -> int:
     model = load(options.model)
     what = explain(model, options.file, options.label, options.at)
     out = options.out or Path(Path(options.file).stem + ".png")
-    draw(what, out)
+    whole = timeline(model, options.file, options.threshold)
+    draw(what, out, whole)
     if options.json:
-        print_json({"file": options.file, "picture": str(out), **what.summary()})
+        hits = None if whole is None else [asdict(hit) for hit in whole.hits]
+        print_json({"file": options.file, "picture": str(out), **what.summary(), "hits": hits})
     else:
         answer = what.prediction
         print(f"{options.file}: {answer.label}  {answer.score:.1%}  in the second from {what.from_seconds:.2f} s")

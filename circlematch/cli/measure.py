@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from dataclasses import asdict
 from datetime import timedelta
 from pathlib import Path
@@ -20,6 +19,7 @@ from circlematch.cli.options import (
     print_json,
     read_dataset,
 )
+from circlematch.cli.output import logger
 from circlematch.errors import UsageError
 from circlematch.model import load
 from circlematch.text import on_one_line
@@ -96,6 +96,7 @@ def run(options: argparse.Namespace) -> int:
     """Measure the model and print a row for each measurement as soon as it is there."""
     from circlematch.data.cache import load_split
     from circlematch.data.negatives import find_recordings
+    from circlematch.interface import check_labels
     from circlematch.measuring.det import draw
     from circlematch.measuring.measure import Measurement, conditions_of, read_noise
     from circlematch.measuring.near_words import NEAR_WORDS
@@ -126,11 +127,7 @@ def run(options: argparse.Namespace) -> int:
         )
         if with_words:
             dataset = read_dataset(options, "measure")
-            if dataset.labels != model.labels:
-                raise UsageError(
-                    f"the model {model.card.name} has the classes {' '.join(model.labels)}, but the dataset "
-                    f"{dataset.name} has {' '.join(dataset.labels)}; give words of the model"
-                )
+            check_labels(model, dataset)
             clips = load_split(dataset, options.split)
             show = _Printer(measurement, progress, options.json)
             noise = read_noise(find_recordings(options.noise), options.seed) if options.snr else None
@@ -211,7 +208,7 @@ class _Printer:
     def complain(self, line: str) -> None:
         """Report a recording that cannot be read."""
         self.progress.clear()
-        print(f"circlematch: {on_one_line(line)}", file=sys.stderr, flush=True)
+        logger.warning(on_one_line(line))
 
     def _show(self, row: dict[str, Any], text: str) -> None:
         self.progress.clear()

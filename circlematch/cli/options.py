@@ -12,15 +12,17 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TextIO
 
+from circlematch.cli.output import add_verbosity, wants_progress
 from circlematch.data.dataset import Dataset
 from circlematch.data.tasks import TASKS, Source
 from circlematch.errors import UsageError
 from circlematch.files import is_address
+from circlematch.live.pcm import FORMATS, Pcm
 from circlematch.text import json_line, printable
 
 __all__ = [
-    *("Commands", "Line", "Progress", "add_command", "add_dataset", "add_group", "add_json", "add_model"),
-    *("print_json", "read_dataset", "source_of"),
+    *("DEFAULT_MODEL", "Commands", "Line", "Progress", "add_command", "add_dataset", "add_group", "add_json"),
+    *("add_model", "add_pcm", "pcm_of", "print_json", "probability", "read_dataset", "source_of"),
 ]
 
 DEFAULT_DATA = "data"
@@ -52,6 +54,7 @@ def add_command(
         formatter_class=_Help,
     )
     parser.set_defaults(run=run, parser=parser)
+    add_verbosity(parser)
     return parser
 
 
@@ -73,6 +76,39 @@ def add_model(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--model", default=DEFAULT_MODEL, help="A released model's name, a model file or the folder of a run."
     )
+
+
+def probability(text: str) -> float:
+    """A number from 0 to 1, for --threshold."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value <= 1:
+        raise argparse.ArgumentTypeError(f"{text} is not a probability; give a number from 0 to 1")
+    return value
+
+
+def add_pcm(parser: argparse.ArgumentParser) -> None:
+    """Add --rate, --channels and --format, of headerless samples on standard input."""
+    usual = Pcm()
+    parser.add_argument(
+        "--rate", type=int, metavar="HZ", help=f"The rate of the sound without a header. (default: {usual.rate})"
+    )
+    parser.add_argument(
+        "--channels", type=int, metavar="N", help=f"Its number of channels. (default: {usual.channels})"
+    )
+    parser.add_argument(
+        "--format",
+        metavar="FORMAT",
+        help=f"Its samples: {', '.join(FORMATS)}, little-endian. (default: {usual.format})",
+    )
+
+
+def pcm_of(options: argparse.Namespace) -> Pcm:
+    """How standard input is to be read."""
+    given = {name: getattr(options, name) for name in ("rate", "channels", "format")}
+    return Pcm(**{name: value for name, value in given.items() if value is not None})
 
 
 def add_dataset(parser: argparse.ArgumentParser) -> None:
@@ -153,11 +189,13 @@ class Line:
 
 
 class Progress:
-    """A line on standard error that is removed at the end. Nothing is drawn without a terminal."""
+    """A line on standard error that is removed at the end. Nothing is drawn without a terminal, or with -q."""
 
-    def __init__(self, stream: TextIO | None = None, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, stream: TextIO | None = None, clock: Callable[[], float] = time.monotonic, patience_s: float | None = None
+    ) -> None:
         self.stream, self.clock = stream or sys.stderr, clock
-        self.next_s = clock() + PATIENCE_S
+        self.next_s = clock() + (PATIENCE_S if patience_s is None else patience_s)
         self.line = Line(self.stream)
 
     def __enter__(self) -> Progress:
@@ -168,7 +206,7 @@ class Progress:
 
     def show(self, text: str) -> None:
         """Draw the line, at most ten times a second."""
-        if not self.stream.isatty() or self.clock() < self.next_s:
+        if not self.stream.isatty() or self.clock() < self.next_s or not wants_progress():
             return
         self.next_s = self.clock() + REDRAW_S
         self.line.draw(text)

@@ -3,14 +3,25 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from dataclasses import asdict
 from datetime import timedelta
 
 from circlematch import audio, detection
-from circlematch.cli.options import Commands, Progress, add_command, add_json, add_model, print_json
+from circlematch.cli.options import (
+    Commands,
+    Progress,
+    add_command,
+    add_json,
+    add_model,
+    add_pcm,
+    pcm_of,
+    print_json,
+    probability,
+)
+from circlematch.cli.output import logger, paint
 from circlematch.detection import Hit
 from circlematch.errors import AudioError
+from circlematch.live.standard_input import NAME, StandardInput
 from circlematch.spotter import Spotter
 from circlematch.text import on_one_line
 
@@ -25,24 +36,17 @@ def add(commands: Commands) -> None:
     """Add the command and its arguments."""
     summary = "Find keywords in recordings of any length, and print each with its score, start and end."
     parser = add_command(commands, "spot", summary, "circlematch spot yes.wav meeting.flac --threshold 0.9", run)
-    parser.add_argument("files", nargs="+", metavar="FILE", help=f"A recording ({', '.join(audio.SUFFIXES)}).")
+    parser.add_argument(
+        "files", nargs="+", metavar="FILE", help=f"A recording ({', '.join(audio.SUFFIXES)}), or - for standard input."
+    )
     add_model(parser)
     parser.add_argument(
         "--threshold",
-        type=_probability,
+        type=probability,
         help="Report a keyword only when its score reaches this threshold. (default: the model's own)",
     )
+    add_pcm(parser)
     add_json(parser, JSON)
-
-
-def _probability(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = -1.0
-    if not 0 <= value <= 1:
-        raise argparse.ArgumentTypeError(f"{text} is not a probability; give a number from 0 to 1")
-    return value
 
 
 def run(options: argparse.Namespace) -> int:
@@ -53,10 +57,11 @@ def run(options: argparse.Namespace) -> int:
         reason = None
         try:
             with Progress() as progress:
-                _listen(spotter, file, hits, progress, printed=not options.json)
+                source = StandardInput(pcm_of(options)) if file == NAME else file
+                _listen(spotter, source, file, hits, progress, printed=not options.json)
         except (AudioError, MemoryError) as error:
             reason = str(error) if isinstance(error, AudioError) else f"{file}: there is not enough memory to read it"
-            print(f"circlematch: {on_one_line(reason)}", file=sys.stderr, flush=True)
+            logger.error(on_one_line(reason))
             code = AudioError.exit_code
         if options.json:
             _print_object(spotter, file, hits, reason)
@@ -65,17 +70,19 @@ def run(options: argparse.Namespace) -> int:
     return code
 
 
-def _listen(spotter: Spotter, file: str, hits: list[Hit], progress: Progress, printed: bool) -> None:
+def _listen(
+    spotter: Spotter, source: str | StandardInput, file: str, hits: list[Hit], progress: Progress, printed: bool
+) -> None:
     """Append the hits of a file to `hits`, and print each at once if `printed`."""
 
     def show(seconds: float, total: float | None) -> None:
         progress.show(f"{_clock(seconds)}{'' if total is None else f' of {_clock(total)}'}  {file}")
 
-    for hit in spotter.listen(file, show):
+    for hit in spotter.listen(source, show):
         hits.append(hit)
         if printed:
             progress.clear()
-            print(f"{file}: {hit.label}  {hit.score:.1%}  {hit.start:.2f}–{hit.end:.2f} s", flush=True)
+            print(f"{file}: {paint(hit.label, 'hit')}  {hit.score:.1%}  {hit.start:.2f}–{hit.end:.2f} s", flush=True)
 
 
 def _clock(seconds: float) -> str:

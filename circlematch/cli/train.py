@@ -9,6 +9,7 @@ from pathlib import Path
 from statistics import mean, stdev
 
 from circlematch.cli.options import Commands, add_command, add_dataset, add_json, print_json, source_of
+from circlematch.cli.output import wants_progress
 from circlematch.config import ABLATIONS, DISTILLATION, NEGATIVES, RECIPES, Negatives, Recipe, ablated, distilled
 from circlematch.data.dataset import Dataset
 from circlematch.errors import UsageError
@@ -28,7 +29,7 @@ OVERRIDES: dict[str, tuple[type, str]] = {
     "label_smoothing": (float, "The label smoothing of the cross-entropy."),
     "dropout": (float, "The dropout on the band features."),
 }
-ALSO_WITH_RESUME = {"resume", "threads", "json", "run", "parser"}
+ALSO_WITH_RESUME = {"resume", "threads", "json", "run", "parser", "verbose", "quiet"}
 
 
 def add(commands: Commands) -> None:
@@ -123,14 +124,18 @@ def _run_plan(
 ) -> int:
     """Train as planned; a run that has a checkpoint is resumed."""
     from circlematch.training.run import CHECKPOINT, Run, perform
+    from circlematch.training.watch import tensorboard_if_installed
 
     plan = replace(plan, threads=options.threads or plan.threads)
-    say = _quiet if options.json else _say
+    say = _say if wants_progress() and not options.json else _quiet
+    watchers = None if wants_progress() else tensorboard_if_installed(folder / "tensorboard")
     say(f"{dataset.name}: {len(dataset.labels)} classes, {_sizes(dataset.sizes())}; split {dataset.split_rule}")
     for note in dataset.notes:
         say(f"note: {note}")
     try:
-        outcome = perform(Run(plan, dataset, folder, teachers), resume=(folder / CHECKPOINT).exists(), say=say)
+        outcome = perform(
+            Run(plan, dataset, folder, teachers), resume=(folder / CHECKPOINT).exists(), watchers=watchers, say=say
+        )
     except KeyboardInterrupt:
         raise KeyboardInterrupt(f"stopped; resume with: circlematch train --resume {folder}") from None
     if options.json:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import os
 import shutil
 import sys
@@ -118,7 +119,8 @@ def _row(clip: Clip, store: AudioCache) -> int:
 
 
 def _to_stderr(line: str) -> None:
-    print(on_one_line(line), file=sys.stderr)
+    if logging.getLogger("circlematch").getEffectiveLevel() < logging.ERROR:  # not with -q
+        print(on_one_line(line), file=sys.stderr)
 
 
 def decode(pieces: Sequence[Piece], cache: Path, begins: Callable[[], None] | None = None) -> AudioCache:

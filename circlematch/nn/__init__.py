@@ -7,6 +7,7 @@ circular      statistics on the circle, Eqs. (4)–(7)
 ordered_path  the ordered-path score and its marginals, Eq. (8)
 readout       the 24 numbers of a class and their score, Eq. (9)
 network       all of it: CircleMatch
+model         models as networks, and networks as models
 
 Letters: B batch, F mel band, T frame, D width, K class, M prototype, Q harmonic.
 """
@@ -15,6 +16,7 @@ from circlematch.errors import require
 
 require("torch", extra="torch", purpose="circlematch.nn")
 
-from circlematch.nn.network import CircleMatch  # noqa: E402  (torch is there from here on)
+from circlematch.nn.model import from_model, to_model  # noqa: E402  (torch is there from here on)
+from circlematch.nn.network import CircleMatch  # noqa: E402
 
-__all__ = ["CircleMatch"]
+__all__ = ["CircleMatch", "from_model", "to_model"]

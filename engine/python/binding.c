@@ -1,7 +1,8 @@
-/* The engine for the Python package: circlematch.c, and two functions that use its internals. */
+/* The engine for the Python package: circlematch.c, and functions around it. */
 #include "binding.h"
 
 #include "../circlematch.c"
+#include "pool.h"
 
 void cm_score_clips(cm_stream *stream, const int16_t *clips, int64_t samples, const int64_t *rows, int64_t count,
                     float *scores)
@@ -10,6 +11,71 @@ void cm_score_clips(cm_stream *stream, const int16_t *clips, int64_t samples, co
         cm_hit answer;
         cm_clip_i16(stream, clips + (rows[i] < 0 ? 0 : rows[i] * samples), rows[i] < 0 ? 0 : (size_t)samples, &answer);
         cm_scores(stream, scores + i * stream->model->classes, NULL);
+    }
+}
+
+/* The opening keeps what of a chunk is in the recording's first second. */
+static void keep_opening(cm_recording *recording, const int16_t *i16, const float *f32, size_t count)
+{
+    for (size_t i = 0; i < count && recording->samples + (int64_t)i < CM_SAMPLE_RATE; i++)
+        recording->opening[recording->samples + (int64_t)i] = i16 ? sample_of_i16(i16[i]) : f32[i];
+    recording->samples += (int64_t)count;
+}
+
+/* cm_hear for either type of sample; the other pointer is NULL. */
+static int64_t hear(cm_recording *recording, const int16_t *i16, const float *f32, size_t count)
+{
+    cm_stream *stream = recording->stream;
+    size_t used = 0;
+    while (used < count && !stream->detection.count) {
+        const size_t rest = count - used;
+        const size_t taken = push(stream, i16 ? i16 + used : NULL, f32 ? f32 + used : NULL, rest);
+        keep_opening(recording, i16 ? i16 + used : NULL, f32 ? f32 + used : NULL, taken);
+        used += taken;
+    }
+    return stream->detection.count ? -(int64_t)used : (int64_t)used;
+}
+
+int64_t cm_hear_i16(cm_recording *recording, const int16_t *samples, size_t count)
+{
+    return hear(recording, samples, NULL, count);
+}
+
+int64_t cm_hear_f32(cm_recording *recording, const float *samples, size_t count)
+{
+    return all_finite(samples, count) ? hear(recording, NULL, samples, count) : 0;
+}
+
+/* The newest unit frame that the stream keeps. */
+static void newest_frame(const cm_stream *stream, float *frame)
+{
+    const int half = stream->sizes.half, width = stream->model->width / 2, last = stream->place ? stream->place - 1 : T - 1;
+    const cm_kept *kept = stream->kept + last * stream->sizes.frame;
+    for (int d = 0; d < 2 * width; d++)
+        frame[d] = (float)(d < width ? kept[d] : kept[half + d - width]);
+}
+
+void cm_embed(cm_stream *stream, const float *samples, size_t count, float *frames)
+{
+    const int64_t length = (int64_t)((count + CM_HOP - 1) / CM_HOP);
+    size_t used = 0;
+    cm_reset(stream);
+    stream->one_clip = 1;  /* no hits */
+    while (stream->frames < length) {
+        const int64_t before = stream->frames;
+        if (used < count) {
+            const size_t rest = count - used, hop_rest = (size_t)(CM_WINDOW - stream->filled);
+            used += push(stream, NULL, samples + used, rest < hop_rest ? rest : hop_rest);
+        } else if (stream->pictures < length) {
+            memset(stream->samples + stream->filled, 0, sizeof(cm_sample) * (size_t)(CM_WINDOW - stream->filled));
+            stream->length = length;
+            next_frame(stream);
+        } else {
+            stream->length = length;
+            flush_frame(stream);
+        }
+        if (stream->frames > before)
+            newest_frame(stream, frames + before * stream->model->width);
     }
 }
 

@@ -20,7 +20,12 @@ WINDOWS = os.name == "nt"  # MSVC has no vector types: there, training runs in P
 # Relative to the project, as setuptools wants them.
 FRONT_END_SOURCES = [f"engine/front_end/{name}.c" for name in ("front_end", "v3", "v4")]
 TRAIN_SOURCES = [f"engine/train/{name}.c" for name in ("train", "base", "v3", "v4")]
-SOURCES = ["engine/python/binding.c", *FRONT_END_SOURCES, *([] if WINDOWS else TRAIN_SOURCES)]
+SOURCES = [
+    "engine/python/binding.c",
+    "engine/python/compact.c",
+    *FRONT_END_SOURCES,
+    *([] if WINDOWS else TRAIN_SOURCES),
+]
 HEADERS = [*interface.STREAM, *interface.FRONT_END, *(() if WINDOWS else interface.TRAIN)]
 
 # No -ffast-math and no contraction: features must not depend on the machine that built the wheel. (The training step
