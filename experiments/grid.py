@@ -36,6 +36,7 @@ from circlematch.training.several import Job, perform_all
 
 WIDTHS, SEEDS = (4, 8, 16, 32), range(5)
 TEACHER_WIDTH, TEACHER_SEEDS = 128, range(2)
+NOT_TRAINED = "0" * 64
 OF_DATA = ("labels", "split_rule", "notes")  # the fields of a specification that come from the dataset
 TABLE1 = ("gsc1", "composite", "gsc2", "en31", "es20")  # tasks, in the order of the tables
 TABLE2 = ("gsc1", "composite", "gsc2")
@@ -111,9 +112,9 @@ def teacher_model(name: str) -> Path | None:
 
 
 def _teacher(name: str, specification: Specification) -> Teacher:
-    """A teacher as the specifications of its students contain it; without a digest until it is trained."""
+    """A teacher as the specifications of its students contain it; its digest is NOT_TRAINED until it is trained."""
     record = records.run_of(name)
-    sha256 = record["weights_sha256"] if record else ""
+    sha256 = record["weights_sha256"] if record else NOT_TRAINED
     return Teacher(specification.name, parameter_count(specification.network), sha256)
 
 

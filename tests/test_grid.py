@@ -219,7 +219,7 @@ def test_teachers_are_trained_first_and_their_models_are_kept(
         return circlematch.Model(Card(whole, 0, {}, "", ""), {})
 
     monkeypatch.setattr(grid, "load", load)
-    monkeypatch.setattr("circlematch.training.plan.digest", lambda tensors: "a teacher's")
+    monkeypatch.setattr("circlematch.training.plan.digest", lambda tensors: "a" * 64)
     grid.perform(students, tmp_path / "data", jobs=1)
     assert ran == [*teachers, *students]
     assert sorted(path.name for path in records.RESULTS.rglob("*.safetensors")) == [
