@@ -69,7 +69,9 @@ static void pool(const cm_model *model, const float *f32, const int16_t *i16, in
     cm_stream *streams[STREAMS];
     void *memory[STREAMS];
     const size_t size = compact ? cm_compact_stream_size(model) : cm_stream_size(model);
-    const cm_options options = { 0.0f, 0 };  /* as many hits as there can be */
+    cm_options options;
+    cm_options_of(model, &options);
+    options.threshold = 0, options.thresholds = NULL, options.at_once = 1;  /* as many hits as there can be */
     for (int i = 0; i < STREAMS; i++) {
         memory[i] = malloc(size);
         if ((compact ? cm_compact_stream_open : cm_stream_open)(&streams[i], model, memory[i], size, &options) != CM_OK)
