@@ -3,12 +3,13 @@
  * the compact form is made in the same way as circlematch/compact.py does: batch norm folded, in the engine's order.
  */
 
+import { PROTOTYPES } from "./stream.js";
+
 // What the Python package has as constants: circlematch/detection.py, circlematch/data/dataset.py, circlematch/compact.py.
 const THRESHOLD = 0.8;
 const BACKGROUND = ["unknown", "silence"];
 const NORM_EPSILON = 1e-5;
 const QUAD = 4;
-const PROTOTYPES = 5;
 const HARMONICS = 2;
 const LIFTING_TAPS = 5;
 const LONGEST_HEADER = 10_000_000;
