@@ -23,7 +23,7 @@ COMMENT = re.compile(r"^[ \t]*(?:/\*.*?\*/|//[^\n]*)\n", re.MULTILINE | re.DOTAL
 
 # What the browser may do: run these scripts and styles and the worklet, and no request whatsoever.
 POLICY = (
-    "default-src 'none'; script-src {loader} 'wasm-unsafe-eval' blob:; style-src {style}; img-src data:; "
+    "default-src 'none'; script-src {loader} 'wasm-unsafe-eval' blob: data:; style-src {style}; img-src data:; "
     "base-uri 'none'; form-action 'none'"
 )
 

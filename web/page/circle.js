@@ -47,7 +47,7 @@ function angleOf(frame) {
 function drawFace(context, half, palette) {
   context.lineWidth = 1;
   context.strokeStyle = palette.line;
-  for (const radius of [RADIUS.highest, (RADIUS.highest + RADIUS.lowest) / 2, RADIUS.lowest]) {
+  for (const radius of [RADIUS.highest, radiusOf(0, 1), RADIUS.lowest]) {
     context.beginPath();
     context.arc(0, 0, radius * half, 0, FULL);
     context.stroke();
@@ -81,37 +81,50 @@ function drawTicks(context, half, { history, end, palette }) {
   context.globalAlpha = 1;
 }
 
+/** From the lowest circle, half of alpha below zero, to the highest, nine tenths of it: few are beyond. */
 function radiusOf(response, scale) {
-  return RADIUS.lowest + (RADIUS.highest - RADIUS.lowest) * (0.5 + response / scale / 2);
+  const share = Math.min(Math.max((response / scale + 0.5) / 1.4, 0), 1);
+  return RADIUS.lowest + (RADIUS.highest - RADIUS.lowest) * share;
 }
 
-/** A response curve, faint where the prototype does not respond and filled where it does. */
+/** A response curve: faint, filled where the response is positive, and strong where most of its weight is. */
 function drawResponse(context, half, { curve, weights }, end, scale, colour) {
   const last = Math.floor(end);
+  const angle = (i) => angleOf(last - WINDOW + i + 0.5);
+  const at = (i, least = -Infinity) => point(angle(i), half * radiusOf(Math.max(curve[i], least), scale));
+  const known = [...curve.keys()].filter((i) => !Number.isNaN(curve[i]));
+  if (known.length < 2) return;
   const highest = weights.reduce((most, weight) => Math.max(most, weight), 0);
   context.strokeStyle = context.fillStyle = colour;
   context.lineJoin = "round";
-  const place = (i) => point(angleOf(last - WINDOW + i + 0.5), half * radiusOf(curve[i], scale));
+  trace(context, known.map((i) => at(i, 0)));
+  context.arc(0, 0, half * radiusOf(0, scale), angle(known.at(-1)) - FULL / 4, angle(known[0]) - FULL / 4, true);
+  context.globalAlpha = 0.13;
+  context.fill();
   context.lineWidth = 1.25;
-  context.globalAlpha = 0.4;
-  context.beginPath();
-  let begun = false;
-  for (let i = 0; i < WINDOW; i++) {
-    if (Number.isNaN(curve[i])) continue;
-    if (begun) context.lineTo(...place(i));
-    else context.moveTo(...place(i));
-    begun = true;
-  }
+  context.globalAlpha = 0.5;
+  trace(context, known.map((i) => at(i)));
   context.stroke();
   context.lineWidth = 3;
   context.globalAlpha = 1;
-  context.beginPath();
-  for (let i = 1; i < WINDOW; i++) {
-    if (!(Math.min(weights[i - 1], weights[i]) > 0.25 * highest)) continue;
-    context.moveTo(...place(i - 1));
-    context.lineTo(...place(i));
+  for (let from = 0; from < WINDOW; from++) {
+    let to = from;
+    while (to < WINDOW && weights[to] > 0.3 * highest) to++;
+    if (to - from > 1) trace(context, Array.from({ length: to - from }, (_, i) => at(from + i)));
+    if (to - from > 1) context.stroke();
+    from = to;
   }
-  context.stroke();
+}
+
+/** A path through the middles between points, which rounds off the corners. */
+function trace(context, points) {
+  context.beginPath();
+  context.moveTo(...points[0]);
+  for (let i = 1; i < points.length - 1; i++) {
+    const [x, y] = points[i];
+    context.quadraticCurveTo(x, y, (x + points[i + 1][0]) / 2, (y + points[i + 1][1]) / 2);
+  }
+  context.lineTo(...points.at(-1));
 }
 
 function drawHand(context, half, end, palette) {

@@ -95,24 +95,29 @@ function advance() {
   const { history, recording } = state;
   if (recording) {
     if (state.clock) state.place = Math.min(Math.round(state.clock() * 100), recording.frames);
-    recording.show(state.place);
-    state.shown = Math.min(state.place, history.end);
+    recording.show(headOf(recording) - LOOK_AHEAD);
   } else if (!state.paused) {
     const ahead = history.end - state.shown;
     state.shown = Math.abs(ahead) > WINDOW ? history.end : state.shown + EASE * ahead;
   }
 }
 
+/** The last frame of a recording in the strip, which shows five seconds before and after the place if it can. */
+function headOf({ frames }) {
+  return Math.max(Math.min(frames, Math.max(state.place + SHOWN / 2, SHOWN)), WINDOW);
+}
+
 function viewOf() {
   const { history, recording } = state;
-  const head = (recording ? state.place : state.shown) + LOOK_AHEAD;
+  const head = recording ? headOf(recording) : state.shown + LOOK_AHEAD;
+  const span = recording ? Math.min(SHOWN, head) : SHOWN;
   const end = recording ? state.place : state.shown - state.back;
   const whole = Math.round(end);
   const heard = history.windowBefore(whole);
   const label = follow(heard);
   setText($("class-name"), history.classes[label].name);
   return {
-    ...{ history, head, end, whole, heard, label, live: !recording, hits: hits.hits },
+    ...{ history, head, span, end, whole, heard, label, live: !recording, hits: hits.hits },
     palette: paletteOf(document.documentElement.dataset.theme),
     moments: circularMoments(history, whole, label),
   };
@@ -375,6 +380,15 @@ function stepTo(back) {
   changed();
 }
 
+/** Puts the middle of the shown second where the strip is pressed. */
+function dragStrip({ buttons, offsetX }) {
+  if (buttons !== 1 || !state.history) return;
+  const { head, span } = viewOf();
+  const end = Math.round(head - span + (offsetX / figures.strip.width) * span + WINDOW / 2);
+  if (state.recording) seek(Math.max(end, WINDOW));
+  else stepTo(Math.round(head) - LOOK_AHEAD - end);
+}
+
 function step(frames) {
   if (state.recording) seek(state.place + frames);
   else stepTo(state.back - frames);
@@ -464,6 +478,8 @@ function listenToVisitor() {
     if (state.recording) seek(Number(target.value));
     else stepTo(SHOWN - Number(target.value));
   });
+  $("strip").addEventListener("pointerdown", dragStrip);
+  $("strip").addEventListener("pointermove", dragStrip);
   $("model").addEventListener("change", ({ target }) => useModel(state.models[Number(target.value)]));
   $("device").addEventListener("change", changeDevice);
   $("theme").addEventListener("click", switchTheme);
@@ -509,6 +525,12 @@ function listenToDrops() {
   });
 }
 
+/** An address for a script inside the page. Opened as a file, a page has no origin, and worklets refuse its blobs. */
+function addressOf(script) {
+  if (location.protocol === "file:") return `data:text/javascript,${encodeURIComponent(new TextDecoder().decode(script))}`;
+  return URL.createObjectURL(new Blob([script], { type: "text/javascript" }));
+}
+
 async function begin() {
   const dark = matchMedia("(prefers-color-scheme: dark)");
   useTheme(savedTheme() ?? (dark.matches ? "dark" : "light"));
@@ -516,7 +538,7 @@ async function begin() {
   listenToVisitor();
   state.wasm = await part(hasVectors() ? "wasm-simd" : "wasm-plain");
   state.module = await WebAssembly.compile(state.wasm);
-  state.worklet = URL.createObjectURL(new Blob([await part("worklet")], { type: "text/javascript" }));
+  state.worklet = addressOf(await part("worklet"));
   for (const model of await ownModels()) addModel(model);
   await useModel(state.models.find(({ chosen }) => chosen) ?? state.models[0]);
   state.sample = await Recording.decode("A sample", (await part("sample-sound")).buffer);

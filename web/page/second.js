@@ -5,6 +5,7 @@ import { WINDOW } from "./history.js";
 
 const PICTURE_SHARE = 0.34; // of the height
 const LEFT = 34; // for the scale of the responses
+const MARK = 8; // radius of a number
 
 export function drawSecond(figure, picture, view) {
   const { palette, end, moments, history } = view;
@@ -24,7 +25,8 @@ export function drawSecond(figure, picture, view) {
   }
   const x = (place) => LEFT + ((place + 0.5) / WINDOW) * width;
   moments.forEach(({ curve }, s) => drawCurve(context, curve, x, y, palette.curves[s]));
-  moments.forEach(({ curve, peak }, s) => peak >= 0 && drawPeak(context, x(peak), y(curve[peak]), s, palette));
+  const peaks = moments.flatMap(({ curve, peak }, s) => (peak < 0 ? [] : [{ s, x: x(peak), y: y(curve[peak]) }]));
+  for (const peak of apart(peaks, LEFT + 8, figure.width - 8)) drawPeak(context, peak, palette);
   return readValues(context, figure, view, x, width, bottom);
 }
 
@@ -61,10 +63,24 @@ function drawCurve(context, curve, x, y, colour) {
   context.stroke();
 }
 
-function drawPeak(context, x, y, s, palette) {
+/** Pushes marks that cover each other apart, half of the way each. */
+function apart(marks, least, most) {
+  for (let round = 0; round < 20; round++)
+    for (const [i, one] of marks.entries())
+      for (const other of marks.slice(i + 1)) {
+        const push = (2 * MARK + 1 - Math.hypot(one.x - other.x, one.y - other.y)) / 2;
+        if (push <= 0) continue;
+        const sign = one.x <= other.x ? 1 : -1;
+        one.x = Math.min(Math.max(one.x - sign * push, least), most);
+        other.x = Math.min(Math.max(other.x + sign * push, least), most);
+      }
+  return marks;
+}
+
+function drawPeak(context, { s, x, y }, palette) {
   context.fillStyle = palette.curves[s];
   context.beginPath();
-  context.arc(x, y, 8, 0, 2 * Math.PI);
+  context.arc(x, y, MARK, 0, 2 * Math.PI);
   context.fill();
   write(context, `${s + 1}`, x, y + 0.5, palette.panel, "center", 11, 700);
 }

@@ -2,14 +2,14 @@
 
 import { BANDS } from "../stream.js";
 import { AXIS, write } from "./figure.js";
-import { SHOWN, WINDOW } from "./history.js";
+import { WINDOW } from "./history.js";
 
 export function drawStrip(figure, picture, view) {
-  const { palette, end, head, history } = view;
+  const { palette, end, head, span, history } = view;
   const context = figure.begin();
   const height = figure.height - AXIS;
-  const from = head - SHOWN;
-  const x = (frame) => ((frame - from) / SHOWN) * figure.width;
+  const from = head - span;
+  const x = (frame) => ((frame - from) / span) * figure.width;
   context.fillStyle = palette.faint;
   context.fillRect(0, 0, figure.width, height);
   picture.draw(context, from, head, 0, 0, figure.width, height);
@@ -38,11 +38,12 @@ function drawHits(context, { palette, hits, head }, x, height) {
   }
 }
 
-function drawSeconds(context, { palette, head, live }, x, figure) {
+function drawSeconds(context, { palette, head, span, live }, x, figure) {
   const y = figure.height - AXIS / 2 + 1;
   const zero = live ? head : 0; // live: seconds before now
-  const first = Math.ceil((head - SHOWN - zero) / 200) * 200;
-  for (let frame = first; frame <= head - zero; frame += 200) {
+  const apart = span > 700 ? 200 : 100;
+  const first = Math.ceil((head - span - zero) / apart) * apart;
+  for (let frame = first; frame <= head - zero; frame += apart) {
     if (!live && frame < 0) continue;
     const at = x(frame + zero);
     const align = at < 14 ? "left" : at > figure.width - 14 ? "right" : "center";
@@ -51,8 +52,8 @@ function drawSeconds(context, { palette, head, live }, x, figure) {
   }
 }
 
-function stripValue(history, { live, head }, figure, from, height) {
-  const frame = Math.floor(from + (figure.pointer.x / figure.width) * SHOWN);
+function stripValue(history, { live, head, span }, figure, from, height) {
+  const frame = Math.floor(from + (figure.pointer.x / figure.width) * span);
   const band = Math.min(BANDS - 1, Math.floor((1 - figure.pointer.y / height) * BANDS));
   const value = history.melFrame(frame)?.[band];
   if (value === undefined) return null;
