@@ -95,6 +95,8 @@ function drawResponse(context, half, { curve, weights }, end, scale, colour) {
   const known = [...curve.keys()].filter((i) => !Number.isNaN(curve[i]));
   if (known.length < 2) return;
   const highest = weights.reduce((most, weight) => Math.max(most, weight), 0);
+  const mean = weights.reduce((sum, weight) => sum + weight, 0) / known.length;
+  const strong = Math.max(0.3 * highest, 2 * mean); // nothing is strong if all are alike
   context.strokeStyle = context.fillStyle = colour;
   context.lineJoin = "round";
   trace(context, known.map((i) => at(i, 0)));
@@ -109,7 +111,7 @@ function drawResponse(context, half, { curve, weights }, end, scale, colour) {
   context.globalAlpha = 1;
   for (let from = 0; from < WINDOW; from++) {
     let to = from;
-    while (to < WINDOW && weights[to] > 0.3 * highest) to++;
+    while (to < WINDOW && weights[to] > strong) to++;
     if (to - from > 1) trace(context, Array.from({ length: to - from }, (_, i) => at(from + i)));
     if (to - from > 1) context.stroke();
     from = to;

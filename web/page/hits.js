@@ -1,4 +1,4 @@
-/** The keywords that were heard, the newest first, each with a button that plays it and one that goes there. */
+/** The keywords that were heard, in the order of time, each with a button that plays it and one that goes there. */
 
 import { element } from "./scores.js";
 
@@ -31,7 +31,8 @@ export class Hits {
   add(hit) {
     hit.row = makeItem(hit);
     this.hits.push(hit);
-    this.#list.prepend(hit.row);
+    this.#list.append(hit.row);
+    this.#list.scrollTop = this.#list.scrollHeight;
     if (this.hits.length > MOST) this.hits.shift().row.remove();
     this.#show();
   }
@@ -52,7 +53,7 @@ function makeItem({ label, score, start, end }) {
   path.setAttribute("d", PLAY);
   icon.append(path);
   play.append(icon);
-  const go = element("button", "go", { type: "button", "aria-label": `Show “${label}” at ${start.toFixed(2)} s` });
+  const go = element("button", "go", { type: "button", title: "Show where it was heard" });
   const share = element("small");
   share.textContent = `${Math.round(100 * score)} %`;
   go.append(label, share);

@@ -115,7 +115,7 @@ function viewOf() {
   const whole = Math.round(end);
   const heard = history.windowBefore(whole);
   const label = follow(heard);
-  setText($("class-name"), history.classes[label].name);
+  setText($("class-name"), `“${history.classes[label].name}”`);
   return {
     ...{ history, head, span, end, whole, heard, label, live: !recording, hits: hits.hits },
     palette: paletteOf(document.documentElement.dataset.theme),
