@@ -51,7 +51,7 @@ export class Resampler {
 
   /** The last outputs, with silence after the last input. */
   finish() {
-    return this.push(new Float32Array(this.#half));
+    return this.push(new Float32Array(this.#rows.length ? this.#half : 0));
   }
 
   /** The first of the inputs that the next output needs. */

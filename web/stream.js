@@ -124,7 +124,7 @@ export class Stream {
     const newest = engine.cm_web_window();
     if (newest !== this.#newest) {
       this.#newest = newest;
-      see?.window?.(this);
+      if (newest >= 0) see?.window?.(this); // -1: a new recording has begun
     }
     for (let at = engine.cm_web_hit(); at; at = engine.cm_web_hit()) {
       const [label, score, start, end] = new Float64Array(engine.memory.buffer, at, 4);

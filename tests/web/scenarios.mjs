@@ -53,12 +53,14 @@ async function listen(page, { seconds }, begun) {
   await wait(1000 * seconds);
   const drawn = await page.evaluate(() => window.drawn);
   const live = { hits: await heard(page), status: await text(page, "#status"), listening, drawn };
-  await page.keyboard.press("Space");
+  await page.keyboard.press(" ");
   await page.keyboard.press("ArrowLeft");
+  await wait(300);
   const stepped = await text(page, "#clock");
   await page.keyboard.down("Shift");
   await page.keyboard.press("ArrowLeft");
   await page.keyboard.up("Shift");
+  await wait(300);
   const steppedMore = await text(page, "#clock");
   const frozen = await text(page, "#pause");
   await page.click("#pause");
