@@ -16,6 +16,7 @@ const FIREFOX = {
   "media.autoplay.default": 0,
   "media.autoplay.blocking_policy": 0,
   "permissions.default.microphone": options.deny ? 2 : 1,
+  "layout.css.prefers-color-scheme.content-override": options.theme === "dark" ? 0 : 1,
 };
 
 const browser = await puppeteer.launch({
@@ -32,7 +33,7 @@ try {
   page.on("pageerror", (error) => seen.errors.push(String(error)));
   page.on("request", (request) => /^(data|blob|about):/.test(request.url()) || seen.requests.push(request.url()));
   await page.setViewport({ width: options.width ?? 1360, height: options.height ?? 860 });
-  if (options.theme) await page.emulateMediaFeatures([{ name: "prefers-color-scheme", value: options.theme }]);
+  if (options.theme && name !== "firefox") await page.emulateMediaFeatures([{ name: "prefers-color-scheme", value: options.theme }]);
   if (name === "firefox" && options.sound) await page.evaluateOnNewDocument(substituteMicrophone, base64(options.sound));
   if (options.deny && name === "firefox") await page.evaluateOnNewDocument(denyMicrophone);
   await page.evaluateOnNewDocument(watch);
