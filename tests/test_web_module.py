@@ -118,6 +118,16 @@ def test_the_committed_modules_behave_as_those_that_are_built_now(
         assert old[0]["windows"]
 
 
+@pytest.mark.parametrize("build", BUILDS)
+def test_a_module_needs_nothing_and_its_names_begin_as_those_of_the_engine(
+    ask: Ask, repository: Path, build: str
+) -> None:
+    gives, needs = ask("interface", module=repository / "web" / build)
+    assert needs == []
+    assert "cm_web_push" in gives
+    assert [name for name in gives if not name.startswith("cm_") and name != "memory"] == []
+
+
 def write_variant(path: Path, network: Network, seed: int) -> None:
     """A model file with another network and random weights, its running statistics included."""
     card = pretrained.load("d4-gsc").card

@@ -152,6 +152,16 @@ def test_the_microphone_gives_the_right_words_at_the_right_times(
     assert statistics.median(found["drawn"]) <= 4  # ms of script for a drawn frame
 
 
+def test_memory_stays_flat_while_listening(browser: str, browse: Browse, repository: Path, tmp_path: Path) -> None:
+    if browser != "chromium":
+        pytest.skip("no figure of the heap")
+    recording = repository / "examples" / "commands.flac"
+    soundfile.write(tmp_path / "words.wav", circlematch.read(recording), 16_000, subtype="PCM_16")
+    found = browse("soak", sound=tmp_path / "words.wav", minutes=2)
+    assert found["hits"] > 10
+    assert found["heap"][-1] - found["heap"][1] < 3  # MB, for the sound of the keywords of a minute
+
+
 def test_listening_begins_within_a_second_of_opening(browser: str, browse: Browse, tmp_path: Path) -> None:
     if browser != "chromium":
         pytest.skip("its simulated microphone needs a second to start")

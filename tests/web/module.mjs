@@ -73,6 +73,13 @@ const answers = {
     });
   },
 
+  /** Names of what the module gives and needs. */
+  interface({ module }) {
+    const compiled = moduleOf(module);
+    const names = (entries) => entries.map(({ name }) => name);
+    return [names(WebAssembly.Module.exports(compiled)), names(WebAssembly.Module.imports(compiled))];
+  },
+
   resampled({ rate, hertz, seconds }) {
     return resampledTone(rate, hertz, seconds);
   },

@@ -94,6 +94,21 @@ async function files(page, { recording, model, damaged, notSound }) {
   return { found, shown, withOther, own, refusedModel, refusedSound: await text(page, "#status") };
 }
 
+/** Listens for some minutes: the heap after each, in MB, and what is said of lost frames. */
+async function soak(page, { minutes }) {
+  await ready(page);
+  await page.click("#listen");
+  await status(page, "^Listening");
+  const session = await page.createCDPSession();
+  const heap = [];
+  for (let minute = 0; minute <= minutes; minute++) {
+    await session.send("HeapProfiler.collectGarbage");
+    heap.push(await page.evaluate(() => performance.memory.usedJSHeapSize / 1e6));
+    if (minute < minutes) await wait(60000);
+  }
+  return { heap, status: await text(page, "#status"), hits: (await heard(page)).length };
+}
+
 /** Plays the sample to its end. */
 async function sample(page) {
   await ready(page);
@@ -144,4 +159,4 @@ async function keyboard(page) {
   return { focused, before, after };
 }
 
-export const scenarios = { open, listen, files, sample, denied, accessible, keyboard };
+export const scenarios = { open, listen, files, soak, sample, denied, accessible, keyboard };

@@ -17,6 +17,7 @@ export class Microphone {
   #node = null;
   #media = null;
   #rate = 0;
+  #number = 0; // of the model that the audio thread is to use
   #name = "";
 
   /** @param acts `frames(message)` for what the engine computed, `say(text, isTrouble)`, `stopped()`, `devices(list, id)` */
@@ -63,6 +64,7 @@ export class Microphone {
 
   /** Goes on with another model. */
   use(model) {
+    this.#number++;
     this.#node?.port.postMessage({ model });
   }
 
@@ -79,7 +81,8 @@ export class Microphone {
       ...{ numberOfInputs: 1, numberOfOutputs: 0, channelCount: 1, channelCountMode: "explicit" },
       processorOptions: { wasm, model },
     });
-    this.#node.port.onmessage = ({ data }) => this.#acts.frames(data);
+    this.#number = 0;
+    this.#node.port.onmessage = ({ data }) => data.number === this.#number && this.#acts.frames(data);
     this.#node.onprocessorerror = () => this.#end("The engine on the audio thread has failed. Press Listen to start it again.");
     context.createMediaStreamSource(this.#media).connect(this.#node);
     const [track] = this.#media.getAudioTracks();

@@ -22,6 +22,8 @@ const HEARD_FRAMES = 150; // for so long the word stays above the circle
 const AROUND_S = 0.15; // played before and after a keyword
 const EASE = 0.35; // of the way to the newest frame, for each drawn frame: messages come in bursts
 const CLEARLY = 0.15; // by which another keyword must lead before its responses are shown
+const PROBABLE = 0.5; // the least probability at which a word stands above the circle before it is heard
+const CALM_MS = 250; // between two drawings, for visitors who asked for less motion
 const AFTER_HIT = 15; // frames after a keyword's end, where the page shows it
 
 const $ = (id) => document.getElementById(id);
@@ -65,10 +67,12 @@ const microphone = new Microphone({
 /* ---- drawing ---- */
 
 let asked = false;
+const calm = matchMedia("(prefers-reduced-motion: reduce)");
 changed = () => {
   if (asked) return;
   asked = true;
-  requestAnimationFrame(draw);
+  if (calm.matches && !state.paused) setTimeout(() => requestAnimationFrame(draw), CALM_MS);
+  else requestAnimationFrame(draw);
 };
 
 function draw() {
@@ -115,7 +119,7 @@ function viewOf() {
   const whole = Math.round(end);
   const heard = history.windowBefore(whole);
   const label = follow(heard);
-  setText($("class-name"), `“${history.classes[label].name}”`);
+  setText($("second-name"), history.padded ? `One second, five responses to “${history.classes[label].name}”` : "One second");
   return {
     ...{ history, head, span, end, whole, heard, label, live: !recording, hits: hits.hits },
     palette: paletteOf(document.documentElement.dataset.theme),
@@ -151,7 +155,8 @@ function showAnswer({ history, heard, whole }) {
     setText($("word"), "Say a word");
     setText($("word-note"), keywords(history.classes));
   } else {
-    setText($("word"), history.classes[top].keyword ? history.classes[top].name : "…");
+    const probable = history.classes[top].keyword && heard.means[top] >= PROBABLE;
+    setText($("word"), probable ? history.classes[top].name : "…");
     setText($("word-note"), `${history.classes[top].name}, ${Math.round(100 * heard.means[top])} %`);
   }
 }
@@ -197,7 +202,10 @@ async function listen() {
   $("listen").disabled = true;
   const works = await microphone.start({ wasm: state.wasm, model: state.model.bytes, worklet: state.worklet }, $("device").value);
   $("listen").disabled = false;
-  if (!works) return showListening();
+  if (!works) {
+    showDevices([]);
+    return showListening();
+  }
   goLive();
   showListening();
 }
@@ -215,7 +223,6 @@ function goLive() {
 }
 
 function showListening() {
-  $("listen").setAttribute("aria-pressed", String(microphone.on));
   setText($("listen").querySelector("span"), microphone.on ? "Stop" : "Listen");
   showPause();
 }
@@ -223,7 +230,7 @@ function showListening() {
 /** What the engine on the audio thread has computed. */
 function hear({ frame, responseFrame, sound, mel, responses, windows, hits: found, lostFrames }) {
   const { history } = state;
-  if (state.recording || !history) return;
+  if (state.recording) return;
   history.addSound(sound);
   if (!state.paused) {
     if (frame !== history.melEnd) history.skipTo(frame, responseFrame);
@@ -250,9 +257,16 @@ function showDevices(inputs, chosen) {
     option.textContent = label || `Microphone ${i + 1}`;
     return option;
   });
+  if (options.length === 0) options.push(systemsChoice());
   list.replaceChildren(...options);
   list.disabled = inputs.length < 2;
   if (chosen) list.value = chosen;
+}
+
+function systemsChoice() {
+  const option = element("option", "", { value: "" });
+  option.textContent = "the system’s choice";
+  return option;
 }
 
 async function changeDevice() {

@@ -18,11 +18,12 @@ export function drawSecond(figure, picture, view) {
   picture.draw(context, end - WINDOW, end, LEFT, 0, width, top);
   const scale = Math.max(history.scale, 1e-6);
   const y = (response) => (top + 12 + bottom - 6) / 2 - (response / scale) * ((bottom - 6 - top - 12) / 2);
-  drawGrid(context, view, figure, width, scale, y, bottom);
+  drawTimes(context, view, width, bottom);
   if (!moments) {
     write(context, "this model has no prototypes", LEFT + width / 2, y(0), palette.muted, "center", 14);
     return null;
   }
+  drawLevels(context, palette, figure, scale, y);
   const x = (place) => LEFT + ((place + 0.5) / WINDOW) * width;
   moments.forEach(({ curve }, s) => drawCurve(context, curve, x, y, palette.curves[s]));
   const peaks = moments.flatMap(({ curve, peak }, s) => (peak < 0 ? [] : [{ s, x: x(peak), y: y(curve[peak]) }]));
@@ -30,7 +31,7 @@ export function drawSecond(figure, picture, view) {
   return readValues(context, figure, view, x, width, bottom);
 }
 
-function drawGrid(context, { palette, end, live, head }, figure, width, scale, y, bottom) {
+function drawLevels(context, palette, figure, scale, y) {
   context.lineWidth = 1;
   for (const level of [scale, 0, -scale]) {
     context.strokeStyle = palette.line;
@@ -40,6 +41,9 @@ function drawGrid(context, { palette, end, live, head }, figure, width, scale, y
     context.stroke();
     write(context, level.toFixed(1).replace("-", "−"), LEFT - 6, y(level), palette.muted, "right", 11);
   }
+}
+
+function drawTimes(context, { palette, end, live, head }, width, bottom) {
   for (let place = 0; place <= WINDOW; place += 25) {
     const seconds = live ? (end - WINDOW + place - head) / 100 : (end - WINDOW + place) / 100;
     const align = place === 0 ? "left" : place === WINDOW ? "right" : "center";

@@ -13,9 +13,13 @@ class Listener extends AudioWorkletProcessor {
     this.resampler = new Resampler(sampleRate);
     this.lost = new LostSound(sampleRate);
     this.running = true;
+    this.number = 0; // of the model, so that the page can tell what an older one still computed
     this.open(model);
     this.port.onmessage = ({ data }) => {
-      if (data.model) this.open(data.model);
+      if (data.model) {
+        this.number++;
+        this.open(data.model);
+      }
       if (data.resumed) this.lost.restart();
       if (data.stop) this.running = false;
     };
@@ -61,7 +65,8 @@ class Listener extends AudioWorkletProcessor {
     this.responseFrame += responses.length / (PROTOTYPES * Math.max(1, this.stream.paddedClasses));
     this.empty();
     const lostFrames = Math.round(this.lost.lostMs / 10);
-    this.port.postMessage({ frame, responseFrame, sound, mel, responses, windows, hits, lostFrames }, [
+    const { number } = this;
+    this.port.postMessage({ number, frame, responseFrame, sound, mel, responses, windows, hits, lostFrames }, [
       ...[sound.buffer, mel.buffer, responses.buffer],
     ]);
   }
