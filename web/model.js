@@ -172,9 +172,11 @@ function fold(network, read) {
   halved(headNorm.shift);
   const scale = Math.exp(read("head.matcher.log_scale")[0]);
   const prototypes = read("head.matcher.prototypes", K, PROTOTYPES, D);
-  const lengths = Array.from({ length: K * PROTOTYPES }, (_, row) =>
-    Math.max(Math.sqrt(sum(prototypes.subarray(row * D, (row + 1) * D).map((x) => x * x))), 1e-12),
-  );
+  // NumPy sums in another order; the difference vanishes when the weights are rounded to float32.
+  const lengths = Array.from({ length: K * PROTOTYPES }, (_, row) => {
+    const squares = prototypes.subarray(row * D, (row + 1) * D).reduce((sum, x) => sum + x * x, 0);
+    return Math.max(Math.sqrt(squares), 1e-12);
+  });
   put([2 * up(H), PROTOTYPES, up(K)], (j, m, k) => {
     const row = k * PROTOTYPES + m;
     return k < K && halfOf(j) >= 0 ? (scale * prototypes[row * D + halfOf(j)]) / lengths[row] : 0;
@@ -201,20 +203,6 @@ function descriptorMask(network) {
     [network.ordered_path, 1],
   ];
   return parts.flatMap(([shown, count]) => Array(count).fill(Number(shown)));
-}
-
-/** The sum of numbers in NumPy's order, so that both round in the same way: eight sums side by side, halves above 128. */
-function sum(x) {
-  if (x.length > 128) {
-    const half = Math.floor(x.length / 2 / 8) * 8;
-    return sum(x.subarray(0, half)) + sum(x.subarray(half));
-  }
-  if (x.length < 8) return x.reduce((total, value) => total + value, 0);
-  const r = Array.from(x.subarray(0, 8));
-  const whole = x.length - (x.length % 8);
-  for (let i = 8; i < whole; i++) r[i % 8] += x[i];
-  const total = r[0] + r[1] + (r[2] + r[3]) + (r[4] + r[5] + (r[6] + r[7]));
-  return x.subarray(whole).reduce((all, value) => all + value, total);
 }
 
 /** The header, the names and the weights; engine/stream/model.h draws the form byte by byte. */

@@ -42,6 +42,15 @@ async function open(page) {
   };
 }
 
+/** The sample at a word, for a screenshot. */
+async function portrait(page, { word = "left" }) {
+  await ready(page);
+  await page.$$eval("#hits .go", (all, name) => all.find(({ firstChild }) => firstChild.textContent === name).click(), word);
+  await page.evaluate(() => document.activeElement.blur());
+  await wait(500);
+  return { word: await text(page, "#word") };
+}
+
 /** Listens for some seconds to the simulated microphone. */
 async function listen(page, { seconds }, begun) {
   await page.waitForFunction(() => document.querySelectorAll("#model option").length > 0);
@@ -159,4 +168,4 @@ async function keyboard(page) {
   return { focused, before, after };
 }
 
-export const scenarios = { open, listen, files, soak, sample, denied, accessible, keyboard };
+export const scenarios = { open, portrait, listen, files, soak, sample, denied, accessible, keyboard };
