@@ -27,7 +27,7 @@ export function drawCircle(figure, view) {
   if (moments) {
     moments.forEach((one, s) => drawResponse(context, half, one, end, view.history.scale, palette.curves[s]));
     drawHand(context, half, end, palette);
-    moments.slice(0, -1).forEach((one, s) => drawCross(context, half, one, moments[s + 1], palette, s));
+    moments.slice(0, -1).forEach((one, s) => drawCross(context, half, one, moments[s + 1], palette));
     moments.forEach((one, s) => drawMoment(context, half, one, palette, s));
   } else {
     drawHand(context, half, end, palette);
@@ -170,7 +170,7 @@ function nearestHalf(second, first) {
 }
 
 /** A cross moment as an arrow from one dot to the next, as strong as it is long. */
-function drawCross(context, half, from, to, palette, s) {
+function drawCross(context, half, from, to, palette) {
   const [[x0, y0], [x1, y1]] = [place(from.first, half), place(to.first, half)];
   const length = Math.hypot(x1 - x0, y1 - y0);
   const gap = Math.max(9, half * 0.045) + 3;
@@ -193,7 +193,7 @@ function drawCross(context, half, from, to, palette, s) {
 }
 
 /** What the pointer is at: a moment if one is near, else the frame of its angle. */
-function circleValue(figure, half, { moments, end, palette }) {
+function circleValue(figure, half, { moments, end }) {
   const x = figure.pointer.x - figure.width / 2;
   const y = figure.pointer.y - figure.height / 2;
   if (Math.hypot(x, y) > half) return null;

@@ -1,183 +1,30 @@
-/** The page: what is shown, and what happens when something is pressed, dropped or heard. */
+/** The page: what happens when something is pressed, dropped or heard. drawing.js shows it. */
 
 import { readModel } from "../model.js";
 import { SAMPLE_RATE, Stream, hasVectors, modelNumbers } from "../stream.js";
-import { drawCircle } from "./circle.js";
-import { Figure } from "./figure.js";
+import { figures, redraw, scores, viewOf } from "./drawing.js";
 import { History, LOOK_AHEAD, SHOWN, WINDOW } from "./history.js";
 import { Hits } from "./hits.js";
 import { Microphone } from "./microphone.js";
-import { circularMoments } from "./moments.js";
-import { showNumbers } from "./numbers.js";
-import { paletteOf } from "./palette.js";
 import { ownModels, part } from "./parts.js";
-import { Picture } from "./picture.js";
 import { Recording } from "./recording.js";
-import { Scores, element } from "./scores.js";
-import { drawSecond } from "./second.js";
+import { element } from "./scores.js";
 import { faded, play, silence } from "./sound.js";
-import { drawStrip } from "./strip.js";
+import { $, setText, state } from "./state.js";
+import { beginTheme } from "./theme.js";
+import { listenToDrops, listenToKeys } from "./visitor.js";
 
-const HEARD_FRAMES = 150; // for so long the word stays above the circle
 const AROUND_S = 0.15; // played before and after a keyword
-const EASE = 0.35; // of the way to the newest frame, for each drawn frame: messages come in bursts
-const CLEARLY = 0.15; // by which another keyword must lead before its responses are shown
-const PROBABLE = 0.5; // the least probability at which a word stands above the circle before it is heard
-const CALM_MS = 250; // between two drawings, for visitors who asked for less motion
 const AFTER_HIT = 15; // frames after a keyword's end, where the page shows it
 
-const $ = (id) => document.getElementById(id);
-
-/** All that changes. In a recording `place` is the frame at which the shown second ends; live, `back` counts from now. */
-const state = {
-  module: null,
-  wasm: null,
-  worklet: null, // the address of its script
-  model: null, // { name, parameters, bytes }
-  models: [],
-  history: null,
-  recording: null, // null: live
-  sample: null,
-  place: WINDOW,
-  back: 0,
-  shown: 0, // the newest frame, eased
-  paused: true,
-  clock: null, // tells the time in the recording while it plays
-  pinned: -1,
-  followed: 0,
-  search: 0, // number of the newest search, so that older ones end
-};
-
-let changed = () => {}; // asks for a drawing; set below
-const figures = {};
-for (const name of ["circle", "strip", "second"]) figures[name] = new Figure($(name), () => changed());
-const picture = new Picture();
-const scores = new Scores($("scores"), (label) => {
-  state.pinned = label;
-  changed();
-});
 const hits = new Hits($("hits"), $("no-hits"), $("clear"), { play: playHit, go: showHit });
+state.hits = hits;
 const microphone = new Microphone({
   frames: hear,
   say,
   stopped: showListening,
   devices: showDevices,
 });
-
-/* ---- drawing ---- */
-
-let asked = false;
-const calm = matchMedia("(prefers-reduced-motion: reduce)");
-changed = () => {
-  if (asked) return;
-  asked = true;
-  if (calm.matches && !state.paused) setTimeout(() => requestAnimationFrame(draw), CALM_MS);
-  else requestAnimationFrame(draw);
-};
-
-function draw() {
-  asked = false;
-  const { history } = state;
-  if (!history) return;
-  advance();
-  const view = viewOf();
-  picture.update(history, view.palette);
-  const said = {
-    strip: drawStrip(figures.strip, picture, view),
-    second: drawSecond(figures.second, picture, view),
-    circle: drawCircle(figures.circle, view),
-  };
-  for (const [name, text] of Object.entries(said)) setText($(`${name}-readout`), text ?? "");
-  showAnswer(view);
-  showClock(view);
-  if ($("numbers").open) showNumbers($("numbers-body"), view.moments, view.whole);
-  if (!state.paused) changed();
-}
-
-/** Moves on to the newest frame, or to the time at which the recording plays. */
-function advance() {
-  const { history, recording } = state;
-  if (recording) {
-    if (state.clock) state.place = Math.min(Math.round(state.clock() * 100), recording.frames);
-    recording.show(headOf(recording) - LOOK_AHEAD);
-  } else if (!state.paused) {
-    const ahead = history.end - state.shown;
-    state.shown = Math.abs(ahead) > WINDOW ? history.end : state.shown + EASE * ahead;
-  }
-}
-
-/** The last frame of a recording in the strip, which shows five seconds before and after the place if it can. */
-function headOf({ frames }) {
-  return Math.max(Math.min(frames, Math.max(state.place + SHOWN / 2, SHOWN)), WINDOW);
-}
-
-function viewOf() {
-  const { history, recording } = state;
-  const head = recording ? headOf(recording) : state.shown + LOOK_AHEAD;
-  const span = recording ? Math.min(SHOWN, head) : SHOWN;
-  const end = recording ? state.place : state.shown - state.back;
-  const whole = Math.round(end);
-  const heard = history.windowBefore(whole);
-  const label = follow(heard);
-  setText($("second-name"), history.padded ? `One second, five responses to “${history.classes[label].name}”` : "One second");
-  return {
-    ...{ history, head, span, end, whole, heard, label, live: !recording, hits: hits.hits },
-    palette: paletteOf(document.documentElement.dataset.theme),
-    moments: circularMoments(history, whole, label),
-  };
-}
-
-/** The class whose responses are shown: the pinned one, else the leading keyword. */
-function follow(heard) {
-  if (state.pinned >= 0) return state.pinned;
-  const { classes } = state.history;
-  if (heard) {
-    const best = argmax(heard.means, (label) => classes[label].keyword);
-    if (best >= 0 && heard.means[best] > (heard.means[state.followed] ?? 0) + CLEARLY) state.followed = best;
-  }
-  return state.followed;
-}
-
-function argmax(values, eligible) {
-  return values.reduce((best, value, i) => (eligible(i) && (best < 0 || value > values[best]) ? i : best), -1);
-}
-
-/** The word above the circle, and the bars. */
-function showAnswer({ history, heard, whole }) {
-  const top = heard ? argmax(heard.means, () => true) : -1;
-  scores.show(heard?.means, top);
-  const hit = hits.hits.findLast(({ start, end }) => start * 100 < whole && whole < end * 100 + HEARD_FRAMES);
-  $("word").parentElement.classList.toggle("heard", Boolean(hit));
-  if (hit) {
-    setText($("word"), hit.label);
-    setText($("word-note"), `${Math.round(100 * hit.score)} %, ${hit.start.toFixed(2)}–${hit.end.toFixed(2)} s`);
-  } else if (top < 0) {
-    setText($("word"), "Say a word");
-    setText($("word-note"), keywords(history.classes));
-  } else {
-    const probable = history.classes[top].keyword && heard.means[top] >= PROBABLE;
-    setText($("word"), probable ? history.classes[top].name : "…");
-    setText($("word-note"), `${history.classes[top].name}, ${Math.round(100 * heard.means[top])} %`);
-  }
-}
-
-function keywords(classes) {
-  const words = classes.filter(({ keyword }) => keyword).map(({ name }) => name);
-  return words.length > 4 ? `${words.slice(0, 4).join(", ")} …` : words.join(", ");
-}
-
-function showClock({ end, live }) {
-  const place = $("place");
-  const value = live ? SHOWN - state.back : state.place;
-  if (Number(place.value) !== value) place.value = value;
-  const text = live ? `${(state.back ? -state.back / 100 : 0).toFixed(2).replace("-", "−")} s` : `${(end / 100).toFixed(2)} s`;
-  setText($("clock"), live && !state.back ? "now" : text);
-  if (document.activeElement === place) place.setAttribute("aria-valuetext", text);
-}
-
-function setText(at, text) {
-  if (at.textContent !== text) at.textContent = text;
-}
 
 /* ---- words ---- */
 
@@ -237,7 +84,7 @@ function hear({ frame, responseFrame, sound, mel, responses, windows, hits: foun
     history.addMel(mel);
     history.addResponses(responses);
     for (const { last, probabilities } of windows) history.addWindow(last, probabilities);
-    changed();
+    redraw();
   }
   for (const hit of found) {
     hits.add({ ...hit, sound: history.piece(hit.start - AROUND_S, hit.end + AROUND_S) });
@@ -308,7 +155,7 @@ async function searchRecording(recording) {
   const count = found.length === 1 ? "one keyword" : `${found.length || "no"} keywords`;
   say(`${recording.name}: ${count} in ${recording.seconds.toFixed(1)} s.`);
   if (found.length) showHit(hits.hits[0]);
-  changed();
+  redraw();
   return found;
 }
 
@@ -369,7 +216,7 @@ function pause(paused) {
   if (!paused) state.back = 0;
   state.paused = paused;
   showPause();
-  changed();
+  redraw();
 }
 
 function showPause() {
@@ -383,7 +230,7 @@ function showPause() {
 function seek(frame) {
   if (state.clock) pause(true);
   state.place = Math.min(Math.max(frame, 0), state.recording.frames);
-  changed();
+  redraw();
 }
 
 /** Freezes, and shows what was `back` frames ago. */
@@ -391,7 +238,7 @@ function stepTo(back) {
   if (!state.paused) pause(true);
   state.shown = Math.round(state.shown);
   state.back = Math.min(Math.max(back, 0), SHOWN - WINDOW);
-  changed();
+  redraw();
 }
 
 /** Puts the middle of the shown second where the strip is pressed. */
@@ -455,31 +302,7 @@ async function openFile(file) {
 
 /* ---- the page ---- */
 
-function useTheme(theme) {
-  document.documentElement.dataset.theme = theme;
-  $("theme").setAttribute("aria-pressed", String(theme === "dark"));
-  changed();
-}
-
-function savedTheme() {
-  try {
-    return localStorage.getItem("circlematch-theme");
-  } catch {
-    return null; // storage is forbidden
-  }
-}
-
-function switchTheme() {
-  const theme = document.documentElement.dataset.theme === "dark" ? "light" : "dark";
-  useTheme(theme);
-  try {
-    localStorage.setItem("circlematch-theme", theme);
-  } catch {
-    return; // it holds for this visit
-  }
-}
-
-function listenToVisitor() {
+function listenToButtons() {
   $("listen").addEventListener("click", listen);
   $("sample").addEventListener("click", hearSample);
   $("open").addEventListener("click", () => $("file").click());
@@ -496,46 +319,16 @@ function listenToVisitor() {
   $("strip").addEventListener("pointermove", dragStrip);
   $("model").addEventListener("change", ({ target }) => useModel(state.models[Number(target.value)]));
   $("device").addEventListener("change", changeDevice);
-  $("theme").addEventListener("click", switchTheme);
-  $("numbers").addEventListener("toggle", changed);
+  $("numbers").addEventListener("toggle", redraw);
   document.addEventListener("pointerdown", () => microphone.wake());
-  document.addEventListener("keydown", pressed);
-  listenToDrops();
-  let heardBefore = 0;
+}
+
+/** Says what was heard while the page was in the background, where it goes on listening and draws nothing. */
+function listenToTabs() {
+  let before = 0;
   document.addEventListener("visibilitychange", () => {
-    if (document.hidden) heardBefore = hits.hits.length;
-    else if (microphone.on) say(`Listening went on in the background: ${hits.hits.length - heardBefore} keywords. ${lostText}`);
-  });
-}
-
-function pressed(event) {
-  if (event.ctrlKey || event.altKey || event.metaKey || event.target.closest("input, select, textarea")) return;
-  const onButton = event.target.closest("button, summary");
-  const acts = {
-    l: listen,
-    " ": onButton ? null : togglePause,
-    ArrowLeft: () => step(event.shiftKey ? -10 : -1),
-    ArrowRight: () => step(event.shiftKey ? 10 : 1),
-  };
-  const act = acts[event.key.length === 1 ? event.key.toLowerCase() : event.key];
-  if (!act || !state.history) return;
-  event.preventDefault();
-  act();
-}
-
-function listenToDrops() {
-  const shade = $("drop");
-  document.addEventListener("dragover", (event) => {
-    event.preventDefault();
-    shade.hidden = false;
-  });
-  document.addEventListener("dragleave", ({ relatedTarget }) => {
-    if (relatedTarget === null) shade.hidden = true;
-  });
-  document.addEventListener("drop", (event) => {
-    event.preventDefault();
-    shade.hidden = true;
-    if (event.dataTransfer.files[0]) openFile(event.dataTransfer.files[0]);
+    if (document.hidden) before = hits.hits.length;
+    else if (microphone.on) say(`Listening went on in the background: ${hits.hits.length - before} keywords. ${lostText}`);
   });
 }
 
@@ -546,10 +339,11 @@ function addressOf(script) {
 }
 
 async function begin() {
-  const dark = matchMedia("(prefers-color-scheme: dark)");
-  useTheme(savedTheme() ?? (dark.matches ? "dark" : "light"));
-  dark.addEventListener("change", () => savedTheme() ?? useTheme(dark.matches ? "dark" : "light"));
-  listenToVisitor();
+  beginTheme();
+  listenToButtons();
+  listenToKeys({ listen, pause: togglePause, step });
+  listenToDrops(openFile);
+  listenToTabs();
   state.wasm = await part(hasVectors() ? "wasm-simd" : "wasm-plain");
   state.module = await WebAssembly.compile(state.wasm);
   state.worklet = addressOf(await part("worklet"));
