@@ -136,6 +136,54 @@ async function denied(page) {
   return { status: await text(page, "#status"), button: await text(page, "#listen"), hits: await heard(page) };
 }
 
+/** What can go wrong with a microphone, and what the page then says. */
+async function troubles(page, { trackEvents }) {
+  await ready(page);
+  const said = {};
+  for (const name of ["NotFoundError", "NotReadableError", "OverconstrainedError"]) {
+    await page.evaluate((which) => {
+      const refuse = () => Promise.reject(new DOMException("refused", which));
+      Object.defineProperty(navigator.mediaDevices, "getUserMedia", { value: refuse, configurable: true, writable: true });
+      document.getElementById("status").textContent = "";
+      document.getElementById("listen").click();
+    }, name);
+    await status(page, "again");
+    said[name] = await text(page, "#status");
+  }
+  await page.evaluate(() => {
+    navigator.mediaDevices.getUserMedia = async () => (window.media = new AudioContext().createMediaStreamDestination().stream);
+    document.getElementById("listen").click();
+  });
+  await page.waitForFunction(() => document.getElementById("listen").textContent.trim() === "Stop");
+  await wait(700);
+  const event = async (kind, pattern) => {
+    await page.evaluate((name) => window.media.getAudioTracks()[0].dispatchEvent(new Event(name)), kind);
+    await status(page, pattern);
+    said[kind] = await text(page, "#status");
+  };
+  if (trackEvents) await event("mute", "muted");
+  await page.evaluate(() => {
+    for (const hidden of [true, false]) {
+      Object.defineProperty(document, "hidden", { value: hidden, configurable: true });
+      document.dispatchEvent(new Event("visibilitychange"));
+    }
+  });
+  said.background = await text(page, "#status");
+  await page.evaluate(() => navigator.mediaDevices.dispatchEvent(new Event("devicechange")));
+  await status(page, "have changed");
+  said.devicechange = await text(page, "#status");
+  if (trackEvents) await event("ended", "unplugged");
+  else await page.click("#listen");
+  said.button = await text(page, "#listen");
+  await page.evaluate(() => {
+    Object.defineProperty(navigator, "mediaDevices", { value: undefined });
+    document.getElementById("listen").click();
+  });
+  await status(page, "circlematch demo");
+  said.insecure = await text(page, "#status");
+  return { said };
+}
+
 /** What axe finds, in both colour schemes. */
 async function accessible(page) {
   await ready(page);
@@ -168,4 +216,4 @@ async function keyboard(page) {
   return { focused, before, after };
 }
 
-export const scenarios = { open, portrait, listen, files, soak, sample, denied, accessible, keyboard };
+export const scenarios = { open, portrait, listen, files, soak, sample, denied, troubles, accessible, keyboard };
