@@ -14,8 +14,8 @@ from circlematch._version import __version__
 from circlematch.audio import read
 from circlematch.detection import Hit
 from circlematch.errors import CircleMatchError
-from circlematch.model import Model, Prediction
-from circlematch.pretrained import load, names
+from circlematch.model import Model, Prediction, load
+from circlematch.pretrained import names
 from circlematch.spotter import Spotter
 
 __all__ = ["CircleMatchError", "Hit", "Model", "Prediction", "Spotter", "__version__", "load", "names", "nn", "read"]

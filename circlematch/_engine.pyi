@@ -53,37 +53,35 @@ class _Library:
         scores: CData,
         /,
     ) -> None: ...
+    def cm_window_scores(self, stream: CData, samples: CData, count: int, most: int, scores: CData, /) -> int: ...
     def cm_unit_frames(self, stream: CData, picture: CData, frames: CData, /) -> None: ...
-    def cm_log_mel_i16(
-        self,
-        clips: CData,
-        count: int,
-        samples: int,
-        augment: CData,
-        noise: CData,
-        work: CData,
-        out: CData,
-        /,
-    ) -> None: ...
     def cm_log_mel_f32(
         self,
         clips: CData,
         count: int,
         samples: int,
-        augment: CData,
-        noise: CData,
+        augmentation: CData,
+        work: CData,
+        out: CData,
+        /,
+    ) -> None: ...
+    def cm_log_mel_mixes(
+        self,
+        mixes: CData,
+        count: int,
+        samples: int,
+        augmentation: CData,
         work: CData,
         out: CData,
         /,
     ) -> None: ...
     def cm_log_mel_lanes(
         self,
-        clips: CData,
-        rows: CData,
+        mixes: CData,
+        first: int,
         count: int,
         samples: int,
-        augment: CData,
-        noise: CData,
+        augmentation: CData,
         work: CData,
         out: CData,
         lanes: int,

@@ -100,7 +100,7 @@ def _seconds(sound: Any) -> float | None:
 
 
 class _FromBeginningToEnd(soundfile.SoundFile):  # type: ignore[misc]  # soundfile has no types
-    """A file in which soundfile never seeks. Otherwise it seeks after every read, which fails in a cut FLAC file."""
+    """A file in which soundfile never seeks. It would seek after every read, which fails in a cut FLAC file."""
 
     def seekable(self) -> bool:
         return False
@@ -109,19 +109,16 @@ class _FromBeginningToEnd(soundfile.SoundFile):  # type: ignore[misc]  # soundfi
 @contextmanager
 def _opened(path: str | Path) -> Iterator[Any]:
     """The open file. Every error while it is read becomes an AudioError that begins with the file's name."""
-    if is_address(path):
-        raise AudioError(f"{path} is a web address; download the recording and give the file")
-    path = Path(path)
     if os.path.isdir(path):
         raise AudioError(f"{path} is a folder; give a recording ({', '.join(SUFFIXES)})")
-    name = os.fsencode(path) if os.name == "posix" else path  # soundfile encodes a str as strict UTF-8
+    name = os.fsencode(path) if os.name == "posix" else Path(path)  # soundfile encodes a str as strict UTF-8
     try:
         with _FromBeginningToEnd(name) as sound:
             yield sound
     except AudioError as error:
         raise AudioError(f"{path}: {error}") from error
     except (RuntimeError, OSError, ValueError, TypeError) as error:  # libsndfile's are RuntimeErrors
-        raise AudioError(f"{path}{_reason(path, error)}") from error
+        raise AudioError(f"{path}{_reason(Path(path), error)}") from error
 
 
 def _reason(path: Path, error: Exception) -> str:
@@ -129,7 +126,8 @@ def _reason(path: Path, error: Exception) -> str:
     try:
         path.open("rb").close()
     except FileNotFoundError:
-        return ": there is no such file"
+        address = is_address(path)
+        return " is a web address; download the recording and give the file" if address else ": there is no such file"
     except (OSError, ValueError) as refused:
         return f": {getattr(refused, 'strerror', None) or refused}"
     reason = str(getattr(error, "error_string", None) or error).strip().rstrip(".")

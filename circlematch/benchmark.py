@@ -16,6 +16,7 @@ from circlematch.data.augment import Augmenter
 from circlematch.data.noise import make_pool
 from circlematch.engine import Stream
 from circlematch.errors import require
+from circlematch.front_end import whole_clips
 from circlematch.machine import usable_cores
 from circlematch.model import Model
 from circlematch.spotter import Spotter
@@ -75,8 +76,8 @@ def measure_training(width: int, threads: int | None = None, rounds: int = 6) ->
 
     def native_turn() -> None:
         for _ in range(NATIVE_STEPS):
-            plan = augmenter.plan(np.arange(recipe.batch_size), generator)
-            native.learn(Batch(clips, np.arange(len(clips)), targets, plan, (0,)), 1e-3)
+            plan = augmenter.plan(np.zeros(recipe.batch_size), generator)
+            native.learn(Batch(whole_clips(clips, np.arange(len(clips))), targets, plan, (0,)), 1e-3)
             steps.append(native.stage_seconds())
 
     best = {"plain": float("inf"), "native": float("inf")}
@@ -165,7 +166,7 @@ def measure_streaming(model: Model, rounds: int = 20) -> StreamSpeed:
 
 
 def _window_scorers(model: Model) -> dict[str, Callable[[npt.NDArray[np.float32]], object]]:
-    """What is installed of PyTorch and ONNX Runtime: functions that score one window on one thread."""
+    """Functions that score one window on one thread, in PyTorch and in ONNX Runtime, if these are installed."""
     found: dict[str, Callable[[npt.NDArray[np.float32]], object]] = {}
     try:
         from circlematch.nn import window

@@ -23,7 +23,7 @@ QUAD = 4  # outputs that are computed side by side
 NORM_EPSILON, NORM_MOMENTUM = 1e-5, 0.1  # of PyTorch's batch norm
 LARGEST_SCALE, LARGEST_POWER = 80.0, 16.0  # of α and 1/τ
 LARGEST_WIDTH, MOST_CLASSES, MOST_CHANNELS, MOST_FEATURES, MOST_FILTERS = 1024, 4096, 256, 256, 16
-LOG_PATHS = 18.1368227  # the engine's log of T choose M; 2e-6 too low, but a correction would change all scores
+LOG_PATHS = 18.1368227  # the engine's log of T choose M: 2e-6 too low; correcting it would change all scores
 FIXED = ("prototypes", "harmonics")  # the engine has these as constants
 
 Array = npt.NDArray[np.float64]

@@ -20,11 +20,13 @@ __all__ = [
     "FASTEST",
     "FRONT_END",
     "LARGEST_BATCH",
+    "NEGATIVES",
     "OPTIMIZERS",
     "RECIPES",
     "Augmentation",
     "Finish",
     "FrontEnd",
+    "Negatives",
     "Network",
     "Recipe",
     "Specification",
@@ -38,7 +40,7 @@ __all__ = [
 
 @dataclass(frozen=True)
 class FrontEnd:
-    """From samples to a log-mel picture, Section 4.1."""
+    """From samples to a log-mel spectrogram, Section 4.1."""
 
     sample_rate_hz: int = 16_000
     clip_ms: int = 1_000
@@ -138,29 +140,61 @@ FASTEST = 4  # highest playback speed of an augmented clip
 
 @dataclass(frozen=True)
 class Augmentation:
-    """What happens to a training clip, Section 4.1."""
+    """What happens to a training clip. Shift and white noise are Section 4.1; the rest is not in the paper."""
 
     shift_ms: int = 100
     noise_probability: float = 0.8  # of white noise
     quietest_noise_dbfs: float = -90.0
     loudest_noise_dbfs: float = -46.0
-    coloured_speech: float = 0.0  # share of spoken clips with recorded or synthetic noise; not in the paper
-    coloured_silence: float = 0.0  # share of silence clips that are such noise; not in the paper
-    quietest_coloured_dbfs: float = -70.0
-    loudest_coloured_dbfs: float = -30.0  # behind speech
+    recorded_speech: float = 0.0  # share of spoken clips with recorded or synthetic noise instead
+    recorded_silence: float = 0.0  # share of silence clips that are such noise
+    quietest_recorded_dbfs: float = -70.0
+    loudest_recorded_dbfs: float = -30.0  # behind speech
     loudest_silence_dbfs: float = -10.0  # noise alone
-    speed: float = 1.0  # clips are played up to this many times faster or slower; not in the paper
+    least_snr_db: float | None = None  # behind speech, relative to the word's own level; None: as loud as above
+    most_snr_db: float = 45.0
+    speed: float = 1.0  # clips are played up to this many times faster or slower
     noise_speed: float = 1.0  # the same for recorded and synthetic noise
+    levelled: float = 0.0  # share of spoken clips that are brought to a random level
+    quietest_level_dbfs: float = -60.0  # of the word, as RMS
+    loudest_level_dbfs: float = -12.0
+    beside: float = 0.0  # share of keyword clips with running speech right before or after the word
+    babble: float = 0.0  # share of spoken clips with one to four voices behind them
+    least_babble_db: float = 5.0  # the word's level over all voices
+    most_babble_db: float = 25.0
+    microphones: float = 0.0  # share of clips that are coloured as by another microphone or a telephone
+    rooms: float = 0.0  # share of clips that are heard in a room
 
     def __post_init__(self) -> None:
         for name in ("speed", "noise_speed"):
             if not 1 <= getattr(self, name) <= FASTEST:
                 raise UsageError(f"{name} is {getattr(self, name)}; it must lie between 1 (no change) and {FASTEST}")
+        for name in ("recorded_speech", "recorded_silence", "levelled", "beside", "babble", "microphones", "rooms"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise UsageError(f"{name} is {getattr(self, name)}; it is a share, from 0 to 1")
 
     @property
-    def coloured(self) -> bool:
+    def recorded(self) -> bool:
         """Whether any noise other than white noise is used."""
-        return self.coloured_speech > 0 or self.coloured_silence > 0
+        return self.recorded_speech > 0 or self.recorded_silence > 0
+
+
+@dataclass(frozen=True)
+class Negatives:
+    """How recordings without keywords are used: windows of one second, cut anew in each epoch. Not in the paper."""
+
+    share: float = 0.0  # of an epoch
+    hard: float = 0.0  # of these windows: those that the network takes for keywords
+    mined_every: int = 5  # epochs between two searches for hard windows
+    said: bool = True  # also recordings whose transcript has a keyword
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.share < 1:
+            raise UsageError(f"the share of negatives is {self.share}; it must be at least 0 and below 1")
+        if not 0 <= self.hard <= 1:
+            raise UsageError(f"the share of hard windows is {self.hard}; it must lie between 0 and 1")
+        if not isinstance(self.mined_every, int) or self.mined_every < 1:
+            raise UsageError(f"mined_every is {self.mined_every}; it must be a whole number of at least 1 epoch")
 
 
 OPTIMIZERS = ("adamw", "soap")
@@ -171,7 +205,7 @@ LARGEST_BATCH = 65_536  # of the native step
 class Finish:
     """What is changed after training: biases and one gain, nothing else. Not in the paper."""
 
-    even_words: bool = False  # biases that make all keywords equally likely, however many recordings each had
+    even_words: bool = False  # biases that make all keywords equally likely, even if some had more recordings
     calibrated: bool = False  # then scores are divided by a temperature that is fitted on validation
     silence_bias: float = 0.0  # then this is added to the bias of silence
 
@@ -196,9 +230,11 @@ class Recipe:
     beta2: float = 0.999
     epsilon: float = 1e-8
     label_smoothing: float = 0.05
-    distillation: float = 0.0  # share of the targets that teachers give; not in the paper
+    distillation: float = 0.0  # weight of the teachers' probabilities in the targets; not in the paper
     unknown_share: float | None = None  # unknown words drawn anew each epoch, per keyword; None: always the same tenth
     silence_share: float | None = None  # the same for clips of silence
+    near_share: float = 0.0  # near-words, made of keywords and labelled unknown, per keyword; not in the paper
+    negatives: Negatives = Negatives()
     augmentation: Augmentation = Augmentation()
     finish: Finish = Finish()
 
@@ -218,6 +254,8 @@ class Recipe:
             share = getattr(self, name)
             if share is not None and not 0 <= share <= 10:
                 raise UsageError(f"{name} is {share}; it must lie between 0 and 10 clips per keyword")
+        if not 0 <= self.near_share <= 10:
+            raise UsageError(f"near_share is {self.near_share}; it must lie between 0 and 10 clips per keyword")
         if not 0 <= self.label_smoothing < 1:
             raise UsageError(f"label_smoothing is {self.label_smoothing}; it must be in [0, 1)")
         if not 0 <= self.distillation <= 1:
@@ -279,14 +317,15 @@ def release(width: int, classes: int) -> tuple[Network, Recipe]:
         unknown_share=0.15,
         silence_share=0.8 if small else 0.65,
         augmentation=Augmentation(
-            coloured_speech=0.25, coloured_silence=0.9, speed=1.0 if width < 8 else 1.1, noise_speed=2.0
+            recorded_speech=0.25, recorded_silence=0.9, speed=1.0 if width < 8 else 1.1, noise_speed=2.0
         ),
         finish=Finish(even_words=True, calibrated=True, silence_bias=0.5),
     )
     return Network(width=width, classes=classes, dropout=0.0), recipe
 
 
-DISTILLATION = 0.9  # share of the targets that teachers give; docs/release.md
+NEGATIVES = Negatives(share=0.35, hard=0.4)  # of the released models; docs/release.md
+DISTILLATION = 0.9  # weight of the teachers' probabilities in the targets; docs/release.md
 
 
 def distilled(recipe: Recipe) -> Recipe:
@@ -299,10 +338,11 @@ RECIPES: dict[str, Callable[[int, int], tuple[Network, Recipe]]] = {"paper": pap
 
 FRONT_END = FrontEnd()
 
-Config = TypeVar("Config", FrontEnd, Network, Augmentation, Finish, Recipe, Teacher, Specification)
+Config = TypeVar("Config", FrontEnd, Network, Augmentation, Negatives, Finish, Recipe, Teacher, Specification)
 NESTED: dict[str, type[Any]] = {
     "augmentation": Augmentation,
     "finish": Finish,
+    "negatives": Negatives,
     "network": Network,
     "recipe": Recipe,
     "front_end": FrontEnd,

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from circlematch._engine import ffi, lib
 from circlematch.config import FRONT_END
+from circlematch.detection import BLOCK_FRAMES
 from circlematch.errors import DamagedFileError, UsageError
 from circlematch.threads import in_slices
 
@@ -68,11 +69,11 @@ class Engine:
         if audio.dtype != np.int16 or audio.ndim != 2:
             raise UsageError(f"clips are {audio.dtype} with the shape {audio.shape}; give int16, (clips, samples)")
         if wanted.ndim != 1 or (wanted.size and wanted.max() >= len(audio)):
-            raise UsageError(f"rows go beyond the {len(audio)} clips; give a list of numbers below that")
+            raise UsageError(f"rows go beyond the {len(audio)} clips; give a list of numbers below {len(audio)}")
         out = np.empty((len(wanted), self.classes), dtype=np.float32)
 
         def run(piece: slice) -> None:
-            stream = Stream(self)  # a variable, so that its memory outlives the call
+            stream = Stream(self)  # in a variable, so that its memory lives until the call returns
             lib.cm_score_clips(
                 stream.pointer,
                 ffi.from_buffer("int16_t[]", audio),
@@ -84,6 +85,14 @@ class Engine:
 
         in_slices(run, len(wanted), threads)
         return out
+
+    def window_scores(self, samples: npt.NDArray[np.int16]) -> npt.NDArray[np.float32]:
+        """Scores z of the windows that a recording at 16 kHz completes, one each 100 ms: (W, K)."""
+        stream, most = Stream(self), max(samples.size // (BLOCK_FRAMES * FRONT_END.hop_samples), 1)
+        out = np.empty((most, self.classes), dtype=np.float32)
+        given = ffi.from_buffer("int16_t[]", np.ascontiguousarray(samples))
+        to = ffi.from_buffer("float[]", out, require_writable=True)
+        return out[: lib.cm_window_scores(stream.pointer, given, samples.size, most, to)]
 
     def unit_frames(self, pictures: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
         """ĥ of Eq. (2) for log-mel spectrograms (B, F, T): (B, T, D). With mean pooling, the features."""
@@ -113,8 +122,10 @@ class Stream:
         given = engine.model.threshold if threshold is None else threshold
         place, options = ffi.new("cm_stream **"), ffi.new("cm_options *", (given, every_frame))
         status = lib.cm_stream_open(place, engine.model, ffi.from_buffer(self._memory), self._memory.size, options)
+        if status == lib.CM_ERROR_OPTION:
+            raise UsageError(f"threshold is {given}; it is a probability, from 0 to 1")
         if status != lib.CM_OK:
-            raise UsageError(f"the engine refuses the options of a stream: cm_stream_open returned {status}")
+            raise UsageError(f"the engine refuses to open a stream: cm_stream_open returned {status}")
         self.pointer: Any = place[0]
         self._hit = ffi.new("cm_hit *")
         self._seen = -1  # the last frame of the newest window that `each` was called for

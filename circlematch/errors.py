@@ -3,7 +3,7 @@
 CircleMatchError
 ├── UsageError(ValueError)      wrong input; the command line exits with 2
 │   ├── AudioError              a recording or an array of samples that cannot be used
-│   ├── DatasetError            a folder, list or manifest that is not as it must be
+│   ├── DatasetError            a folder, list or manifest that is missing or has the wrong contents
 │   └── UnknownModelError       a model that is neither a released name nor a file nor the folder of a run
 ├── DamagedFileError            a model file or checkpoint that is damaged; exit code 1
 ├── DownloadError               an archive that did not arrive whole; exit code 1
@@ -52,7 +52,7 @@ class AudioError(UsageError):
 
 
 class DatasetError(UsageError):
-    """A folder, list or manifest that is not as it must be."""
+    """A folder, list or manifest that is missing or has the wrong contents."""
 
 
 class UnknownModelError(UsageError):

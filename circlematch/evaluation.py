@@ -30,7 +30,7 @@ class Speakers:
 
     count: int
     mean: float
-    worst_tenth: float  # mean accuracy of the tenth of the speakers with the lowest
+    worst_tenth: float  # mean accuracy of the tenth of the speakers with the lowest accuracy
 
 
 @dataclass(frozen=True)

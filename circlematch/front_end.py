@@ -1,8 +1,13 @@
-"""Log-mel spectrograms of clips, computed by the C engine on all cores (Section 4.1)."""
+"""Log-mel spectrograms of clips, computed by the C engine on all cores (Section 4.1).
+
+A clip is an array of samples, or a mix: a sum of parts of recordings, each at a place of its own. A plain recording is
+a mix of one part, a word between other words one of three, and silence one without parts.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -12,7 +17,7 @@ from circlematch.config import FASTEST, FRONT_END
 from circlematch.errors import AudioError
 from circlematch.threads import in_slices
 
-__all__ = ["LANES", "AugmentPlan", "log_mel"]
+__all__ = ["LANES", "PART", "AugmentPlan", "Mixes", "log_mel", "whole_clips"]
 
 LANES = lib.CM_BATCH_LANES  # most clips that the engine computes side by side
 
@@ -20,7 +25,7 @@ LANES = lib.CM_BATCH_LANES  # most clips that the engine computes side by side
 def _layout(struct: str) -> np.dtype[np.void]:
     """A C struct of numbers, as the engine declares it, for NumPy."""
     fields = ffi.typeof(struct).fields
-    types = {"float": np.float32, "int32_t": np.int32, "uint32_t": np.uint32}
+    types = {"float": np.float32, "int32_t": np.int32, "uint32_t": np.uint32, "int64_t": np.int64}
     return np.dtype(
         {
             "names": [name for name, _ in fields],
@@ -32,7 +37,61 @@ def _layout(struct: str) -> np.dtype[np.void]:
 
 
 AUGMENT = _layout("cm_augment")
+PART = _layout("cm_part")
 Pictures = npt.NDArray[np.float32]  # (B, F, T)
+NO_COLOUR = -1
+
+
+@dataclass(frozen=True)
+class Mixes:
+    """A batch of clips that are sums of parts.
+
+    A part has the fields of cm_part: samples [from, from + length) of recording `source`, times `gain`, begin at sample
+    `at` of the clip. They may run `backwards` and are faded in and out over `fade` samples.
+    """
+
+    sources: tuple[npt.NDArray[np.int16], ...]  # flat recordings
+    parts: npt.NDArray[np.void]  # (P,) of PART
+    first_part: npt.NDArray[np.int64]  # (B + 1,): clip b has the parts first_part[b], …, first_part[b + 1] − 1
+
+    def __len__(self) -> int:
+        return len(self.first_part) - 1
+
+    def __getitem__(self, piece: slice) -> Mixes:
+        """Some neighbouring clips."""
+        start, stop, _ = piece.indices(len(self))
+        return Mixes(self.sources, self.parts, self.first_part[start : stop + 1])
+
+    def check(self) -> None:
+        """Refuse parts that read beyond their recording: the engine does not look."""
+        parts, first = self.parts, self.first_part
+        if parts.dtype != PART or any(source.dtype != np.int16 or source.ndim != 1 for source in self.sources):
+            raise ValueError("the parts of a mix are PART, its sources flat int16")
+        if (np.diff(first) < 0).any() or first[0] < 0 or first[-1] > len(parts):
+            raise ValueError(f"first_part does not number the {len(parts)} parts in order")
+        if not parts.size:
+            return
+        if parts["source"].min() < 0 or parts["source"].max() >= len(self.sources):
+            raise ValueError(f"a part has a source that is not among the {len(self.sources)}")
+        sizes = np.array([source.size for source in self.sources])[parts["source"]]
+        if parts["length"].min() < 0 or parts["from"].min() < 0 or (parts["from"] + parts["length"] > sizes).any():
+            raise ValueError("a part reaches beyond its recording")
+
+    def pointers(self) -> tuple[Any, list[Any]]:
+        """The engine's cm_mixes, and what must stay alive while it is used."""
+        recordings = [ffi.from_buffer("int16_t[]", source) for source in self.sources]
+        sources, first = ffi.new("int16_t *[]", recordings), np.ascontiguousarray(self.first_part)
+        parts = ffi.from_buffer("cm_part[]", self.parts)
+        mixes = ffi.new("cm_mixes *", (sources, parts, ffi.from_buffer("int64_t[]", first)))
+        return mixes, [recordings, sources, first, parts]
+
+
+def whole_clips(clips: npt.NDArray[np.int16], rows: npt.NDArray[np.int64]) -> Mixes:
+    """Rows of `clips` (N, samples), each in one part; a negative row is silence."""
+    audio, spoken = np.ascontiguousarray(clips), rows >= 0
+    parts = np.zeros(int(spoken.sum()), dtype=PART)
+    parts["from"], parts["length"], parts["gain"] = rows[spoken] * clips.shape[1], clips.shape[1], 1
+    return Mixes((audio.reshape(-1),), parts, np.concatenate([[0], np.cumsum(spoken)]))
 
 
 @dataclass(frozen=True)
@@ -42,6 +101,9 @@ class AugmentPlan:
     Sample i of n becomes clip(n/2 + speed · (i − shift − n/2)) + noise_gain · noise(noise_offset + 1 + noise_speed · i)
     if a speed is not 1, else clip[i − shift] + noise_gain · noise[noise_offset + i].
     Positions between samples are interpolated cubically; outside the clip the signal is zero.
+
+    Then the mel power p(t) of each band is multiplied by the band's number in row `colour` of `colours`, and followed
+    by an echo: p(t) + e(t) with e(t) = room_decay · e(t − 1) + (1 − room_decay) · room_gain · p(t).
     """
 
     shift: npt.NDArray[np.int32]  # (B,) in samples; positive is later
@@ -50,9 +112,13 @@ class AugmentPlan:
     noise: npt.NDArray[np.float32]  # a pool of unit noise, shared by all batches
     speed: npt.NDArray[np.float32] | float = 1.0  # (B,) or the same for all; above 1 is faster
     noise_speed: npt.NDArray[np.float32] | float = 1.0
+    colour: npt.NDArray[np.int32] | int = NO_COLOUR  # (B,) row of `colours`, or NO_COLOUR
+    room_decay: npt.NDArray[np.float32] | float = 0.0  # (B,) of the echo, from frame to frame
+    room_gain: npt.NDArray[np.float32] | float = 0.0  # (B,) energy of the echo, relative to the sound; 0: no room
+    colours: npt.NDArray[np.float32] = field(default_factory=lambda: np.ones((1, FRONT_END.mel_bands), np.float32))
 
     def packed(self, samples: int) -> npt.NDArray[np.void]:
-        """The engine's array of cm_augment; checks that no clip reads past the end of the pool."""
+        """The engine's array of cm_augment; checks that no clip reads past the end of a pool."""
         rows = np.empty(self.shift.size, dtype=AUGMENT)
         for name in AUGMENT.names or ():
             rows[name] = getattr(self, name)
@@ -61,47 +127,70 @@ class AugmentPlan:
         ends = rows["noise_offset"] + np.where(rows["noise_speed"] == 1, samples, rows["noise_speed"] * samples + 5)
         if rows.size and ends.max() > self.noise.size:
             raise ValueError(f"a noise offset leaves fewer than {samples} samples of the pool of {self.noise.size}")
+        if self.colours.ndim != 2 or self.colours.shape[1] != FRONT_END.mel_bands:
+            raise ValueError(f"colours have the shape {self.colours.shape}; they are (any number, bands)")
+        if rows.size and rows["colour"].max() >= len(self.colours):
+            raise ValueError(f"a colour is not among the {len(self.colours)}")
         return rows
 
+    def pointers(self, samples: int) -> tuple[Any, list[Any]]:
+        """The engine's cm_augmentation, and what must stay alive while it is used."""
+        clips = self.packed(samples)
+        noise, colours = (np.ascontiguousarray(array, dtype=np.float32) for array in (self.noise, self.colours))
+        given = (
+            ffi.from_buffer("cm_augment[]", clips),
+            ffi.from_buffer("float[]", noise),
+            ffi.from_buffer("float[]", colours),
+        )
+        return ffi.new("cm_augmentation *", given), [clips, noise, colours]
 
-def log_mel(clips: npt.ArrayLike, plan: AugmentPlan | None = None, threads: int | None = None) -> Pictures:
+
+def log_mel(clips: npt.ArrayLike | Mixes, plan: AugmentPlan | None = None, threads: int | None = None) -> Pictures:
     """Log-mel spectrograms of a batch of clips: (B, samples) int16 or float in, (B, 32, frames) out.
 
-    Every 160 samples give one frame, so one second of 16 kHz audio gives exactly 100. A silent frame is 0.
-    The work is split over `threads` (default: one per core) with the GIL released. The result does not depend on them.
+    Mixes are clips of one second. Every 160 samples give one frame, so one second of 16 kHz audio gives exactly 100. A
+    silent frame is 0. The work is split over `threads` (default: one per core) with the GIL released. The result does
+    not depend on them.
     """
-    audio = np.asarray(clips)
-    if audio.ndim != 2:
-        raise AudioError(f"clips have the shape {audio.shape}; a batch of clips is (B, samples)")
-    audio = np.ascontiguousarray(audio, dtype=np.int16 if audio.dtype == np.int16 else np.float32)
-    count, samples = audio.shape
-    if plan is not None and plan.shift.size != count:
-        raise ValueError(f"the plan is for {plan.shift.size} clips, the batch has {count}")
-    out = np.empty((count, FRONT_END.mel_bands, samples // FRONT_END.hop_samples), dtype=np.float32)  # (B, F, T)
-    augment = None if plan is None else plan.packed(samples)
-    noise = None if plan is None else np.ascontiguousarray(plan.noise, dtype=np.float32)
+    given, samples = _as_given(clips)
+    if plan is not None and plan.shift.size != len(given):
+        raise ValueError(f"the plan is for {plan.shift.size} clips, the batch has {len(given)}")
+    out = np.empty((len(given), FRONT_END.mel_bands, samples // FRONT_END.hop_samples), dtype=np.float32)  # (B, F, T)
+    augmentation, alive = (ffi.NULL, []) if plan is None else plan.pointers(samples)
 
     def run(piece: slice) -> None:
-        _log_mel_piece(audio[piece], None if augment is None else augment[piece], noise, out[piece])
+        _log_mel_piece(given[piece], samples, _from(augmentation, piece.start), out[piece])
 
-    in_slices(run, count, threads, group=LANES)
+    in_slices(run, len(given), threads, group=LANES)
+    del alive
     return out
 
 
-def _log_mel_piece(
-    audio: npt.NDArray[np.int16] | npt.NDArray[np.float32],
-    augment: npt.NDArray[np.void] | None,
-    noise: npt.NDArray[np.float32] | None,
-    out: Pictures,
-) -> None:
-    integer = audio.dtype == np.int16
-    function = lib.cm_log_mel_i16 if integer else lib.cm_log_mel_f32
-    function(
-        ffi.from_buffer("int16_t[]" if integer else "float[]", audio),
-        audio.shape[0],
-        audio.shape[1],
-        ffi.NULL if augment is None else ffi.from_buffer("cm_augment[]", augment),
-        ffi.NULL if noise is None else ffi.from_buffer("float[]", noise),
-        ffi.new("cm_front_end_work *"),
-        ffi.from_buffer("float[]", out, require_writable=True),
-    )
+def _as_given(clips: npt.ArrayLike | Mixes) -> tuple[Mixes | npt.NDArray[np.float32], int]:
+    """Mixes or floats, and the samples of each clip."""
+    if isinstance(clips, Mixes):
+        clips.check()
+        return clips, FRONT_END.clip_samples
+    audio = np.asarray(clips)
+    if audio.ndim != 2:
+        raise AudioError(f"clips have the shape {audio.shape}; a batch of clips is (B, samples)")
+    if audio.dtype == np.int16:
+        return whole_clips(audio, np.arange(len(audio))), audio.shape[1]
+    return np.ascontiguousarray(audio, dtype=np.float32), audio.shape[1]
+
+
+def _from(augmentation: Any, start: int) -> Any:
+    """The augmentation of the clips from `start` on."""
+    if augmentation == ffi.NULL:
+        return augmentation
+    return ffi.new("cm_augmentation *", (augmentation.clips + start, augmentation.noise, augmentation.colours))
+
+
+def _log_mel_piece(given: Mixes | npt.NDArray[np.float32], samples: int, augmentation: Any, out: Pictures) -> None:
+    rest = (augmentation, ffi.new("cm_front_end_work *"), ffi.from_buffer("float[]", out, require_writable=True))
+    if isinstance(given, Mixes):
+        mixes, alive = given.pointers()
+        lib.cm_log_mel_mixes(mixes, len(given), samples, *rest)
+        del alive
+    else:
+        lib.cm_log_mel_f32(ffi.from_buffer("float[]", given), len(given), samples, *rest)

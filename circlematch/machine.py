@@ -1,4 +1,4 @@
-"""Where a process runs: cores, processor, memory, versions, and the commit of the source. Records contain all these."""
+"""What a process runs on: cores, processor, memory, versions, and the commit of the source, for the records."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def versions() -> dict[str, str]:
 
 @cache
 def commit() -> str | None:
-    """The commit of the source this package runs from, "-dirty" when altered; None for an installed wheel.
+    """The commit of the source that this package runs from, with "-dirty" if it was altered; None for a wheel.
 
     Files in results/ do not count as a change, so a series of commands that write records all name the same commit.
     """

@@ -1,11 +1,13 @@
-"""A trained model: card, weights and predictions."""
+"""A trained model: its card, weights and predictions, and its file. `load` finds it by name, file or run."""
 
 from __future__ import annotations
 
 import hashlib
 import json
+import os
 from dataclasses import asdict, dataclass
 from functools import cached_property
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -17,20 +19,23 @@ from circlematch._version import __version__
 from circlematch.compact import compact
 from circlematch.config import FRONT_END, Network, Recipe, Specification, from_dict
 from circlematch.engine import Engine, RawHit
-from circlematch.errors import DamagedFileError, UsageError
+from circlematch.errors import DamagedFileError, UnknownModelError, UsageError, did_you_mean
+from circlematch.files import is_address
 from circlematch.parameters import Tensors, check_tensors, parameter_count
 from circlematch.safetensors import digest, read_safetensors, write_safetensors
 
-__all__ = ["MODEL_FILE", "Card", "Finished", "Model", "Prediction", "read_model", "write_model"]
+__all__ = ["MODEL_FILE", "Card", "Finished", "Model", "Prediction", "load", "read_model", "write_model"]
 
-MODEL_FILE = "model.safetensors"  # in the folder of a run
+SUFFIX = ".safetensors"
+MODEL_FILE = f"model{SUFFIX}"  # in the folder of a run
+WEIGHTS = "circlematch.weights"  # the package that holds the released models
 FORMAT = 2
 METADATA_KEY = "circlematch"
 
 
 @dataclass(frozen=True)
 class Finished:
-    """The numbers that finishing applied (circlematch.training.finish). It can be undone and repeated with them."""
+    """The numbers that finishing applied (circlematch.training.finish), so that it can be undone and repeated."""
 
     word_biases: tuple[float, ...] = ()  # added to the classes' biases; empty if they were not balanced
     temperature: float = 1.0  # by which all scores were then divided
@@ -220,3 +225,35 @@ def read_model(path: Path) -> tuple[Model, dict[str, npt.NDArray[Any]]]:
             f"{path} was trained with another front end; use the circlematch version that trained it"
         )
     return Model(card, tensors), extra
+
+
+def load(model: str | Path) -> Model:
+    """A released model by its name, or a model file or the folder of a finished run by its path."""
+    name = str(model)
+    released = resources.files(WEIGHTS) / f"{name}{SUFFIX}"
+    if name == Path(name).name and released.is_file():
+        with resources.as_file(released) as path:
+            return read_model(path)[0]
+    path = Path(model, MODEL_FILE) if os.path.isdir(model) else Path(model)
+    if path.is_file() and path.suffix.lower() not in audio.SUFFIXES:
+        return read_model(path)[0]
+    raise UnknownModelError(_unknown(name))
+
+
+def _unknown(name: str) -> str:
+    """The message for a model that does not exist."""
+    if is_address(name):
+        return f"{name} is a web address; download the model and give the file"
+    from circlematch.pretrained import names  # which import this module
+    from circlematch.training.plan import PLAN
+
+    if os.path.isfile(Path(name, PLAN)):
+        return f"{name} is an unfinished run; finish it with: circlematch train --resume {name}"
+    if os.path.isdir(name):
+        what = f"{name!r} is a folder without {MODEL_FILE}"
+    elif os.path.isfile(name):
+        what = f"{name} is a recording, not a model"
+    else:
+        what = f"no model is called {name!r}{did_you_mean(name, names())}"
+    known = ", ".join(names()) or "none in this installation"
+    return f"{what} (released models: {known}; or give a model file or the folder of a finished run)"

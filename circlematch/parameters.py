@@ -1,4 +1,4 @@
-"""Names and shapes of a network's tensors, as a model file holds them, and their initial values."""
+"""Names and shapes of a network's tensors, as in a model file, and their initial values."""
 
 from __future__ import annotations
 

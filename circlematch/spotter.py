@@ -9,11 +9,11 @@ from typing import NoReturn
 import numpy as np
 import numpy.typing as npt
 
-from circlematch import audio, detection, pretrained
+from circlematch import audio, detection
 from circlematch.config import FRONT_END
 from circlematch.engine import Stream
 from circlematch.errors import AudioError
-from circlematch.model import Model, Prediction
+from circlematch.model import Model, Prediction, load
 
 __all__ = ["Spotter"]
 
@@ -38,8 +38,7 @@ class Spotter:
 
         `threshold` is the least probability of a hit. `every_frame` computes scores every 10 ms instead of every 100.
         """
-        detection.check_threshold(threshold)
-        self.model = model if isinstance(model, Model) else pretrained.load(model)
+        self.model = model if isinstance(model, Model) else load(model)
         self.threshold, self.every_frame = threshold, every_frame
         self._stream = Stream(self.model.engine, threshold, every_frame)
         self._converter: audio.Converter | None = None

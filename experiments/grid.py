@@ -3,10 +3,9 @@
 python experiments/grid.py table1 --jobs 2     train what is left, one core for each run
 python experiments/grid.py table1 --list       show what is done, running and left, and the time that remains
 
-Each run is a process with a folder of its own under runs/. It may be stopped at any time and resumes after its last
-epoch (before its restarts have ended, from the start). When it ends, its record is added to results/; a run with a
-record is done. `circlematch train --resume FOLDER` trains a run, so --prepare writes the folders for a cluster's
-scheduler.
+Each run is a process with a folder of its own under runs/. It may be stopped at any time, and resumes after its last
+epoch. When it ends, its record is added to results/; a run with a record is done. `circlematch train --resume FOLDER`
+trains a run, so --prepare writes the folders for a cluster's scheduler.
 """
 
 from __future__ import annotations

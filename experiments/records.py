@@ -35,7 +35,7 @@ DATA = Path(os.environ.get("CIRCLEMATCH_DATA") or ROOT.parent / "data")
 Record = dict[str, Any]
 FLAGS = {name: getattr(Network(), name) for changes in ABLATIONS.values() for name in changes}
 LOCK_WAIT_S = 0.1
-SCRIPTS = {"speech": "detection.py --speech FOLDER"}  # that are not called like the kind of their records
+SCRIPTS = {"speech": "detection.py --speech FOLDER"}  # kinds whose script has another name
 
 
 # ---- commands ----------------------------------------------------------------------------------------------

@@ -7,11 +7,15 @@ import signal
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 
 # Child processes of tests, and torch in this one, get one thread: pytest-xdist fills the cores already.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+settings.register_profile("no deadline", deadline=None)  # a law does not fail because the machine is busy
+settings.load_profile("no deadline")
 
 
 def pytest_configure() -> None:

@@ -7,12 +7,13 @@ import pytest
 
 from circlematch.config import Augmentation
 from circlematch.data import noise
+from circlematch.data.active import SILENT_DBFS
 from circlematch.data.augment import Augmenter
 from circlematch.data.noise import PIECES, WHITE_SAMPLES, make_pool
 from circlematch.errors import UsageError
 
 COUNT = 20_000
-SPOKEN = np.arange(COUNT)
+SPOKEN = np.full(COUNT, -20.0)  # dBFS
 
 
 @pytest.fixture(autouse=True)
@@ -58,24 +59,24 @@ def test_the_same_generator_gives_the_same_plan_and_the_next_one_differs(augment
     assert (augmenter.plan(SPOKEN[:64], first).shift != third.shift).any()
 
 
-def coloured(**changes: float) -> Augmenter:
-    config = Augmentation(coloured_speech=0.5, coloured_silence=0.75, **changes)  # type: ignore[arg-type]
+def recorded(**changes: float) -> Augmenter:
+    config = Augmentation(recorded_speech=0.5, recorded_silence=0.75, **changes)  # type: ignore[arg-type]
     tone = np.sin(np.arange(5 * 16_000) * 0.1).astype(np.float32)
     return Augmenter(config, make_pool(0, [0.01 * tone]))
 
 
 def test_recorded_noise_replaces_white_noise_for_its_share_of_clips() -> None:
-    augmenter = coloured()
-    rows = np.where(SPOKEN % 2 == 0, SPOKEN, -1)
-    plan = augmenter.plan(rows, np.random.default_rng(4))
+    augmenter = recorded()
+    levels = np.where(np.arange(COUNT) % 2 == 0, SPOKEN, SILENT_DBFS)
+    plan = augmenter.plan(levels, np.random.default_rng(4))
     chosen = plan.noise_offset >= WHITE_SAMPLES
     level_dbfs = 20 * np.log10(np.abs(plan.noise_gain[chosen]))
-    assert chosen[rows >= 0].mean() == pytest.approx(0.5, abs=0.02)
-    assert chosen[rows < 0].mean() == pytest.approx(0.75, abs=0.02)
+    assert chosen[levels > SILENT_DBFS].mean() == pytest.approx(0.5, abs=0.02)
+    assert chosen[levels <= SILENT_DBFS].mean() == pytest.approx(0.75, abs=0.02)
     assert np.all(plan.noise_gain[chosen] != 0)
     assert level_dbfs.min() == pytest.approx(-70, abs=0.1)
-    assert level_dbfs[rows[chosen] >= 0].max() == pytest.approx(-30, abs=0.1)
-    assert level_dbfs[rows[chosen] < 0].max() == pytest.approx(-10, abs=0.1)
+    assert level_dbfs[levels[chosen] > SILENT_DBFS].max() == pytest.approx(-30, abs=0.1)
+    assert level_dbfs[levels[chosen] <= SILENT_DBFS].max() == pytest.approx(-10, abs=0.1)
     assert plan.noise_offset.max() + 16_000 <= augmenter.pool.samples.size
     assert plan.noise_offset.max() > augmenter.pool.samples.size - 20_000
     white = 20 * np.log10(np.abs(plan.noise_gain[~chosen & (plan.noise_gain != 0)]))
@@ -83,7 +84,7 @@ def test_recorded_noise_replaces_white_noise_for_its_share_of_clips() -> None:
 
 
 def test_recordings_have_one_level_in_the_pool_and_leave_white_noise_unchanged() -> None:
-    pool = coloured().pool
+    pool = recorded().pool
     np.testing.assert_array_equal(pool.samples[:WHITE_SAMPLES], make_pool(0).samples)
     recording = pool.samples[WHITE_SAMPLES : WHITE_SAMPLES + 5 * 16_000]
     assert np.sqrt(np.mean(recording**2)) == pytest.approx(1, rel=1e-3)
@@ -91,9 +92,9 @@ def test_recordings_have_one_level_in_the_pool_and_leave_white_noise_unchanged()
 
 
 def test_speeds_are_within_their_range_and_change_nothing_else() -> None:
-    plain, quick = coloured(), coloured(speed=1.25, noise_speed=2.0)
-    rows = np.where(SPOKEN % 2 == 0, SPOKEN, -1)
-    before, after = (one.plan(rows, np.random.default_rng(5)) for one in (plain, quick))
+    plain, quick = recorded(), recorded(speed=1.25, noise_speed=2.0)
+    levels = np.where(np.arange(COUNT) % 2 == 0, SPOKEN, SILENT_DBFS)
+    before, after = (one.plan(levels, np.random.default_rng(5)) for one in (plain, quick))
     np.testing.assert_array_equal(before.shift, after.shift)
     np.testing.assert_array_equal(before.noise_gain, after.noise_gain)
     assert np.all(np.asarray(before.speed) == 1)

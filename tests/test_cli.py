@@ -231,8 +231,8 @@ def test_data_make_shows_progress_on_a_terminal(tmp_path: Path, monkeypatch: pyt
         def isatty(self) -> bool:
             return True
 
-    monkeypatch.setattr("circlematch.cli.progress.PATIENCE_S", 0)
-    monkeypatch.setattr("circlematch.cli.progress.REDRAW_S", 0)
+    monkeypatch.setattr("circlematch.cli.options.PATIENCE_S", 0)
+    monkeypatch.setattr("circlematch.cli.options.REDRAW_S", 0)
     monkeypatch.setattr(sys, "stderr", terminal := Terminal())
     assert main(["data", "make", str(tmp_path / "made"), "--speakers", "3", "--takes", "1"]) == 0
     assert "12 of 18 recordings" in terminal.getvalue()
@@ -265,6 +265,14 @@ def test_help_shows_defaults(capsys: Capture) -> None:
     assert "The width D of the network: 4, 8, 16, 32 or any even number from 4. (default: 16)" in text
     assert "The number of passes over the training clips. (default: the recipe's)" in text
     assert "The seed of weights, order, shifts, noise and dropout. (default: 0)" in text
+
+
+def test_help_does_not_show_an_empty_list_as_a_default(capsys: Capture) -> None:
+    with pytest.raises(SystemExit):
+        main(["measure", "--help"])
+    text = capsys.readouterr().out
+    assert "(default: 0)" in text
+    assert "[])" not in text
 
 
 def leaves(parser: argparse.ArgumentParser, words: tuple[str, ...] = ()) -> list[tuple[str, argparse.ArgumentParser]]:

@@ -141,6 +141,10 @@ int main(void)
         const int64_t heard = 4 * samples + 5;  /* what the fastest noise needs */
         float *noise = malloc(sizeof *noise * (size_t)heard);
         float *out = malloc(sizeof *out * (size_t)(count * CM_MEL_BANDS * frames + 1));
+        const int16_t *sources[] = { clips };
+        cm_part *parts = malloc(sizeof *parts * (size_t)count);
+        int64_t *first_part = calloc((size_t)count + 1, sizeof *first_part);
+        float *colours = calloc(3 * CM_MEL_BANDS, sizeof *colours);
         cm_augment *augment = malloc(sizeof *augment * (size_t)count);
         cm_front_end_work *work = malloc(sizeof *work);
         for (int64_t i = 0; i < count * samples; i++) {
@@ -155,11 +159,20 @@ int main(void)
             augment[i].noise_gain = (float)(i % 2);
             augment[i].speed = 0.25f + (float)(i % 6) * 0.75f;  /* 1 and 4 are among them */
             augment[i].noise_speed = 4.0f - (float)(i % 6) * 0.75f;
+            augment[i].colour = (int32_t)(i % 4) - 1;
+            augment[i].room_decay = 0.5f;
+            augment[i].room_gain = (float)(i % 2);
+            parts[i] = (cm_part){ .from = i * samples, .length = (int32_t)samples, .at = (int32_t)(i - 9) * 100,
+                                  .backwards = i % 2, .fade = (int32_t)(i % 3) * 50, .gain = 1 };
+            first_part[i + 1] = i + 1;
         }
-        cm_log_mel_i16(clips, count, samples, NULL, NULL, work, out);
-        cm_log_mel_i16(clips, count, samples, augment, noise, work, out);
-        cm_log_mel_f32(real, count, samples, augment, noise, work, out);
-        free(clips); free(real); free(noise); free(out); free(augment); free(work);
+        const cm_mixes mixes = { sources, parts, first_part };
+        const cm_augmentation augmentation = { augment, noise, colours };
+        cm_log_mel_mixes(&mixes, count, samples, NULL, work, out);
+        cm_log_mel_mixes(&mixes, count, samples, &augmentation, work, out);
+        cm_log_mel_f32(real, count, samples, &augmentation, work, out);
+        free(parts); free(first_part); free(colours); free(clips); free(real);
+        free(noise); free(out); free(augment); free(work);
     }
     puts("clean");
     return 0;
@@ -369,5 +382,5 @@ def test_what_the_engine_refuses_is_an_error_of_ours_without_asserts_too() -> No
     done = subprocess.run([sys.executable, "-O", "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines() == [
         "the engine refuses the model: cm_model_open returned -2",
-        "the engine refuses the options of a stream: cm_stream_open returned -9",
+        "threshold is 2.0; it is a probability, from 0 to 1",
     ]

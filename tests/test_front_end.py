@@ -9,6 +9,7 @@ import threading
 import time
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -19,9 +20,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pictures import oracle
 
+from circlematch._engine import ffi as engine_ffi
 from circlematch.config import FRONT_END
 from circlematch.errors import AudioError
-from circlematch.front_end import LANES, AugmentPlan, log_mel
+from circlematch.front_end import LANES, PART, AugmentPlan, Mixes, log_mel, whole_clips
 
 TOLERANCE = 6e-6  # the largest difference seen is 2e-6
 
@@ -184,6 +186,87 @@ def test_the_tables_in_c_are_those_that_the_configuration_gives(repository: Path
     assert subprocess.run(command, cwd=repository).returncode == 0
 
 
+def mixed(parts: list[tuple[int, int, int, int, int, int, float]], recordings: list[npt.NDArray[np.int16]]) -> Mixes:
+    """One clip of parts (source, from, length, at, backwards, fade, gain)."""
+    rows = np.zeros(len(parts), PART)
+    for name, values in zip(
+        ("source", "from", "length", "at", "backwards", "fade", "gain"), zip(*parts, strict=True), strict=True
+    ):
+        rows[name] = values
+    return Mixes(tuple(recordings), rows, np.array([0, len(parts)]))
+
+
+def test_a_mix_is_the_sum_of_its_parts_at_their_places() -> None:
+    generator = np.random.default_rng(5)
+    recordings = [generator.integers(-9000, 9000, size).astype(np.int16) for size in (20_000, 50_000)]
+    parts = [
+        (0, 300, 16_000, -2_000, 0, 0, 1.0),
+        (1, 40_000, 9_000, 11_000, 0, 0, 0.5),
+        (1, 7, 4_000, 6_000, 1, 0, 2.0),
+    ]
+    expected = np.zeros(16_000)
+    for source, first, length, at, backwards, _, gain in parts:
+        piece = recordings[source][first : first + length] / 32768 * gain
+        piece = piece[::-1] if backwards else piece
+        inside = (np.arange(length) + at >= 0) & (np.arange(length) + at < 16_000)
+        expected[np.arange(length)[inside] + at] += piece[inside]
+    found = log_mel(mixed(parts, recordings))
+    np.testing.assert_allclose(found[0], log_mel(expected[None].astype(np.float32))[0], atol=1e-4)
+
+
+@pytest.mark.parametrize("backwards", [0, 1])
+def test_a_part_is_faded_in_and_out_linearly(backwards: int) -> None:
+    recording = np.random.default_rng(6).integers(-9000, 9000, 16_000).astype(np.int16)
+    ramp = (np.arange(80) + 0.5) / 80
+    shape = np.concatenate([ramp, np.ones(4_000 - 160), ramp[::-1]])
+    piece = recording[1_000:5_000] / 32768
+    expected = np.zeros(16_000)
+    expected[8_000:12_000] = shape * (piece[::-1] if backwards else piece)
+    found = log_mel(mixed([(0, 1_000, 4_000, 8_000, backwards, 80, 1.0)], [recording]))
+    np.testing.assert_allclose(found[0], log_mel(expected[None].astype(np.float32))[0], atol=1e-4)
+
+
+def test_a_clip_without_parts_is_silence_and_clips_keep_their_own_parts() -> None:
+    recording = np.random.default_rng(7).integers(-9000, 9000, 32_000).astype(np.int16)
+    rows = np.zeros(2, PART)
+    rows["from"], rows["length"], rows["gain"] = [0, 16_000], 16_000, 1
+    found = log_mel(Mixes((recording,), rows, np.array([0, 1, 1, 2])))
+    np.testing.assert_array_equal(found[[0, 2]], log_mel(recording.reshape(2, -1)))
+    assert not found[1].any()
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("from", -1), ("from", 16_001), ("length", 32_001), ("length", -1), ("source", 1), ("source", -1)],
+)
+def test_a_part_beyond_its_recording_is_refused(name: str, value: int) -> None:
+    rows = np.zeros(1, PART)
+    rows["length"] = 16_000
+    rows[name] = value
+    with pytest.raises(ValueError, match=r"reaches beyond its recording|is not among the 1"):
+        log_mel(Mixes((np.zeros(32_000, np.int16),), rows, np.array([0, 1])))
+
+
+def test_colour_and_room_change_the_mel_power_of_every_band() -> None:
+    clips = noisy(3)
+    colours = np.random.default_rng(9).uniform(0.1, 4, (2, 32)).astype(np.float32)
+    given = plan([0] * 3, [0] * 3, [0] * 3, np.zeros(16_000, np.float32))
+    colour, decay, gain = np.array([1, -1, 0], np.int32), np.float32([0.5, 0.8, 0.3]), np.float32([0, 0.7, 1.5])
+    power = 1e-4 * np.expm1(log_mel(clips).astype(np.float64))  # the floor, Section 4.1
+    expected = np.empty_like(power)
+    for n in range(3):
+        heard = power[n] * (colours[colour[n]][:, None] if colour[n] >= 0 else 1)
+        echo = np.zeros(32)
+        for t in range(100):
+            echo = decay[n] * echo + (1 - decay[n]) * gain[n] * heard[:, t]
+            expected[n, :, t] = heard[:, t] + echo
+    found = log_mel(clips, replace(given, colour=colour, room_decay=decay, room_gain=gain, colours=colours))
+    np.testing.assert_allclose(found, np.log1p(expected / 1e-4), atol=1e-3)
+    np.testing.assert_array_equal(log_mel(clips, replace(given, colours=colours)), log_mel(clips))
+    with pytest.raises(ValueError, match="a colour is not among the 2"):
+        log_mel(clips, replace(given, colour=2, colours=colours))
+
+
 EVERY_WIDTH = """
 #define CM_BASE_ONLY
 #include "front_end/front_end.c"
@@ -194,7 +277,7 @@ EVERY_WIDTH = """
 #include "front_end/frame_lanes.h"
 
 /* Sixteen clips, `width` of them at a time. */
-void pictures(int width, const int16_t *i16, int64_t samples, const cm_augment *augment, const float *noise, float *out)
+void pictures(int width, const cm_mixes *mixes, int64_t samples, const cm_augmentation *augmentation, float *out)
 {
     static cm_front_end_work work;
     const int64_t frames = samples / CM_HOP, picture = CM_MEL_BANDS * frames;
@@ -205,11 +288,16 @@ void pictures(int width, const int16_t *i16, int64_t samples, const cm_augment *
     for (int first = 0; first < 16; first += width) {
         cm_clip clips[16];
         for (int l = 0; l < width; l++)
-            clips[l] = clip_at(i16, NULL, first + l, samples, augment, noise);
+            clips[l] = mixed(mixes, first + l, samples, augmentation);
         walk(clips, samples, &work, out + first * picture, picture, frames, 1);
     }
 }
 """
+
+
+def _address(ffi: FFI, pointer: Any) -> Any:
+    """A pointer of the engine's own interface in another one."""
+    return ffi.cast("void *", int(engine_ffi.cast("uintptr_t", pointer)))
 
 
 @needs_compiler
@@ -220,23 +308,22 @@ def test_any_number_of_clips_side_by_side_gives_the_same_bits(tmp_path: Path) ->
     build += [f"-I{REPOSITORY / 'engine'}", str(tmp_path / "every_width.c"), "-o", str(tmp_path / "every_width.so")]
     subprocess.run(build, check=True)
     ffi, generator = FFI(), np.random.default_rng(0)
-    ffi.cdef("void pictures(int, const int16_t *, int64_t, const void *, const float *, float *);")
+    ffi.cdef("void pictures(int, const void *, int64_t, const void *, float *);")
     library = ffi.dlopen(str(tmp_path / "every_width.so"))
     clips = (3000 * noisy(16)).clip(-32768, 32767).astype(np.int16)
     speed = np.where(np.arange(16) % 3, 1.0, generator.uniform(0.5, 2, 16)).astype(np.float32)
     noise = generator.standard_normal(80_000).astype(np.float32)
     shifts, gains = generator.integers(-1600, 1600, 16, dtype=np.int32), np.full(16, 0.01, np.float32)
     plan = AugmentPlan(shifts, np.arange(16, dtype=np.uint32), gains, noise, speed, speed[::-1].copy())
-    augment, out = plan.packed(16_000), {}
+    mixes, recordings = whole_clips(clips, np.arange(16)).pointers()
+    augmentation, noises = plan.pointers(16_000)
+    out = {}
     for width in (1, 4, 8, 16):
         out[width] = np.zeros((16, 32, 100), np.float32)
-        given = (
-            ffi.from_buffer("int16_t[]", clips),
-            16_000,
-            ffi.from_buffer(augment),
-            ffi.from_buffer("float[]", noise),
-        )
-        library.pictures(width, *given, ffi.from_buffer("float[]", out[width]))
+        to = ffi.from_buffer("float[]", out[width])
+        library.pictures(width, _address(ffi, mixes), 16_000, _address(ffi, augmentation), to)
+    assert recordings
+    assert noises
     np.testing.assert_allclose(out[1], log_mel(clips, plan), atol=0)
     for width in (4, 8, 16):
         np.testing.assert_array_equal(out[width], out[1])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections import defaultdict
 from pathlib import Path
@@ -53,10 +54,14 @@ def test_numpy_and_c_mean_the_same_by_an_augmentation() -> None:
         noise=np.zeros(10, np.float32),
         speed=np.array([0.75, 1.5], np.float32),
         noise_speed=np.array([2, 1], np.float32),
+        colour=np.array([-1, 3], np.int32),
+        room_decay=np.array([0.25, 0.5], np.float32),
+        room_gain=np.array([0.125, 2], np.float32),
     )
     rows = np.zeros(2, AUGMENT)
     fields = [name for name, _ in ffi.typeof("cm_augment").fields]
-    assert set(fields) == {"shift", "noise_offset", "noise_gain", "speed", "noise_speed"}
+    arrays = {field.name for field in dataclasses.fields(AugmentPlan)} - {"noise", "colours"}
+    assert set(fields) == arrays
     for name in fields:
         rows[name] = getattr(plan, name)
     seen = ffi.from_buffer("cm_augment[]", rows)

@@ -33,6 +33,7 @@ from circlematch.config import ABLATIONS, OPTIMIZERS, Network, Recipe
 from circlematch.data.augment import Augmenter
 from circlematch.data.noise import make_pool
 from circlematch.errors import UsageError
+from circlematch.front_end import whole_clips
 from circlematch.nn import CircleMatch
 from circlematch.parameters import initial_tensors, parameter_shapes
 from circlematch.training import soap
@@ -139,7 +140,8 @@ def batches(count: int, size: int, classes: int) -> list[Batch]:
         waves = np.sin(2 * np.pi * tones[labels][:, None] * time) * generator.uniform(0.05, 0.5, (size, 1))
         clips = (20000 * waves * np.exp(-((time - 0.5) ** 2) / 0.02)).astype(np.int16)
         targets = smoothed(labels, classes, Recipe().label_smoothing)
-        out.append(Batch(clips, np.arange(size), targets, augmenter.plan(np.arange(size), generator), (0, 0, number)))
+        plan = augmenter.plan(np.zeros(size), generator)
+        out.append(Batch(whole_clips(clips, np.arange(size)), targets, plan, (0, 0, number)))
     return out
 
 
@@ -154,7 +156,7 @@ def test_native_and_torch_steps_follow_the_same_losses_without_dropout(optimizer
     assert losses[-1][0] < 0.95 * losses[0][0]
     for ours, theirs in losses:
         assert ours == pytest.approx(theirs, abs=1e-3)
-    clips = batches(1, 40, 5)[0].clips
+    clips = batches(1, 40, 5)[0].clips.sources[0].reshape(40, -1)
     np.testing.assert_allclose(native.scores(clips), plain.scores(clips), atol=0.05)
 
 
@@ -165,7 +167,7 @@ def test_scores_equal_those_of_torch_with_the_same_weights(examples: int) -> Non
     for batch in batches(5, 32, 5):
         native.learn(batch, 1e-2)
     plain.restore(native.weights(), native.state())
-    clips = batches(1, examples, 5)[0].clips
+    clips = batches(1, examples, 5)[0].clips.sources[0].reshape(examples, -1)
     np.testing.assert_allclose(native.scores(clips), plain.scores(clips), atol=2e-4)
     rows = np.array([2, -1, 0])  # any rows in any order; negative is silence
     alone = np.stack([clips[2], np.zeros_like(clips[0]), clips[0]])
@@ -178,10 +180,11 @@ def test_clips_are_read_from_their_rows_and_negative_rows_are_silence() -> None:
     (whole,) = batches(1, 40, 5)
     rows = np.random.default_rng(0).permutation(40)
     rows[::7] = -1
-    copied = whole.audio[rows] * (rows >= 0)[:, None].astype(np.int16)
+    audio = whole.clips.sources[0].reshape(40, -1)
+    copied = audio[rows] * (rows >= 0)[:, None].astype(np.int16)
     by_row, by_copy = NativeStep(network, recipe, 0), NativeStep(network, recipe, 0)
-    loss = by_row.learn(replace(whole, rows=rows), 1e-2)
-    assert loss == by_copy.learn(replace(whole, audio=copied), 1e-2)
+    loss = by_row.learn(replace(whole, clips=whole_clips(audio, rows)), 1e-2)
+    assert loss == by_copy.learn(replace(whole, clips=whole_clips(copied, np.arange(40))), 1e-2)
     assert loss != NativeStep(network, recipe, 0).learn(whole, 1e-2)
 
 
@@ -318,14 +321,16 @@ import numpy as np
 from circlematch.config import OPTIMIZERS, Network, Recipe
 from circlematch.data.augment import Augmenter
 from circlematch.data.noise import make_pool
+from circlematch.front_end import whole_clips
 from circlematch.training.native_step import NativeStep
 from circlematch.training.step import Batch
 
 recipe = Recipe(batch_size=32)
 step = NativeStep(Network(width=4, classes=3), recipe, 0, threads=2)
 augmenter, generator = Augmenter(recipe.augmentation, make_pool(0)), np.random.default_rng(0)
-plan = augmenter.plan(np.arange(32), generator)
-batch = Batch(np.zeros((32, 16000), np.int16), np.arange(32), np.full((32, 3), 1 / 3, np.float32), plan, (0,))
+plan = augmenter.plan(np.zeros(32), generator)
+clips = whole_clips(np.zeros((32, 16000), np.int16), np.arange(32))
+batch = Batch(clips, np.full((32, 3), 1 / 3, np.float32), plan, (0,))
 submit, caught = step.leader.submit, 0
 
 def interrupting(*words):

@@ -13,7 +13,7 @@ from runs import step_of
 
 from circlematch.config import Augmentation, FrontEnd, Network, Recipe, from_dict, to_dict
 from circlematch.errors import UsageError
-from circlematch.front_end import AugmentPlan, log_mel
+from circlematch.front_end import AugmentPlan, log_mel, whole_clips
 from circlematch.nn import CircleMatch
 from circlematch.parameters import Tensors, buffer_shapes, initial_tensors, parameter_shapes
 from circlematch.training.native_step import NativeStep
@@ -106,7 +106,7 @@ def three_batches() -> list[tuple[Batch, Array]]:
         clips = (generator.uniform(300, 6000, (count, 1)) * waves).clip(-32768, 32767).astype(np.int16)
         labels = generator.integers(0, NETWORK.classes, count)
         targets = smoothed(labels, NETWORK.classes, RECIPE.label_smoothing)
-        out.append((Batch(clips, np.arange(count), targets, plan, (0, 0, number)), labels))
+        out.append((Batch(whole_clips(clips, np.arange(count)), targets, plan, (0, 0, number)), labels))
     return out
 
 

@@ -114,16 +114,21 @@ static void batch_of(cm_train *train, cm_train_memory *memory, const cm_train_co
 {
     const int64_t count = cm_train_parameters(train);
     int16_t *clips = memory_of(sizeof *clips * CLIPS * SAMPLES, 0);
-    int64_t *rows = memory_of(sizeof *rows * (size_t)examples, 0);
+    const int16_t *sources[] = { clips };
+    cm_part *parts = memory_of(sizeof *parts * 2 * (size_t)examples, 0);
+    int64_t *first_part = memory_of(sizeof *first_part * (size_t)(examples + 1), 0);
     float *targets = numbers(examples * config->classes, 0, 1);
     cm_augment *augment = memory_of(sizeof *augment * (size_t)examples, 0);
     double *gradients = memory_of(sizeof *gradients * (size_t)count, 0);
     float *noise = numbers(REACH, -1, 1), *pictures = numbers(examples * CM_MEL_BANDS * 100, 0, 8);
-    float *scores = numbers(examples * config->classes, 0, 0);
+    float *scores = numbers(examples * config->classes, 0, 0), *colours = numbers(3 * CM_MEL_BANDS, 0, 2);
     for (int i = 0; i < CLIPS * SAMPLES; i++)
         clips[i] = (int16_t)(draw() % 65536 - 32768);
     for (int i = 0; i < examples; i++) {
-        rows[i] = (int)(draw() % (CLIPS + 1)) - 1;  /* -1 is silence */
+        first_part[i + 1] = first_part[i] + (int)(draw() % 3);  /* without parts it is silence */
+        augment[i].colour = (int32_t)(draw() % 4) - 1;
+        augment[i].room_decay = 0.5f;
+        augment[i].room_gain = (float)(draw() % 2);
         augment[i].shift = (int32_t)(draw() % 40000) - 20000;
         augment[i].noise_gain = (float)(draw() % 3) * 10;
         augment[i].speed = speed();
@@ -132,11 +137,22 @@ static void batch_of(cm_train *train, cm_train_memory *memory, const cm_train_co
         const uint32_t last = (uint32_t)(REACH - needed);  /* often just there, or a sample beyond is not seen */
         augment[i].noise_offset = draw() % 2 ? last : draw() % (last + 1);
     }
-    cm_train_batch on_clips = { .clips = clips, .rows = rows, .augment = augment, .noise = noise, .targets = targets,
+    for (int64_t i = 0; i < first_part[examples]; i++) {
+        parts[i].length = (int32_t)(draw() % (SAMPLES + 1));
+        const uint32_t last = (uint32_t)(CLIPS * SAMPLES - parts[i].length);  /* often it ends with the recording */
+        parts[i].from = draw() % 2 ? last : draw() % (last + 1);
+        parts[i].at = (int32_t)(draw() % 40000) - 20000;
+        parts[i].backwards = (int32_t)(draw() % 2);
+        parts[i].fade = (int32_t)(draw() % 3) * 100;
+        parts[i].gain = 1;
+    }
+    const cm_mixes mixes = { sources, parts, first_part };
+    const cm_augmentation augmentation = { augment, noise, colours };
+    cm_train_batch on_clips = { .mixes = &mixes, .augmentation = &augmentation, .targets = targets,
                                 .examples = examples, .seed = 7, .learning_rate = 0.01, .gradients = gradients };
     cm_train_batch on_pictures = { .pictures = pictures, .targets = targets, .examples = examples, .seed = 8,
                                    .learning_rate = 0.01 };
-    cm_train_batch plain_clips = { .clips = clips, .rows = rows, .examples = examples };
+    cm_train_batch plain_clips = { .mixes = &mixes, .examples = examples };
     cm_train_batch *learned[] = { &on_clips, &on_pictures }, *scored[] = { &plain_clips, &on_pictures };
     for (int i = 0; i < 2; i++) {
         together((job){ train, memory, learned[i], NULL, 0 }, config->threads);
@@ -147,7 +163,8 @@ static void batch_of(cm_train *train, cm_train_memory *memory, const cm_train_co
         together((job){ train, memory, scored[i], scores, 0 }, config->threads);
         expect_finite(scores, examples * config->classes, "score");
     }
-    free(clips); free(rows); free(targets); free(augment); free(gradients); free(noise); free(pictures); free(scores);
+    free(clips); free(parts); free(first_part); free(colours); free(targets); free(augment); free(gradients);
+    free(noise); free(pictures); free(scores);
 }
 
 static void run(int width, int classes, int batch, int examples, int threads, int dense, int mean, int circular,

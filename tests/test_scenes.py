@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from circlematch.data.active import active_part
 from circlematch.errors import UsageError
-from circlematch.measuring.active import active_part
 from circlematch.measuring.near_words import NEAR_WORDS, first_part, joined, last_part, reversed_word
 from circlematch.measuring.scenes import Conditions, Scene
 

@@ -11,7 +11,7 @@ from runs import step_of
 
 from circlematch.config import Network, Recipe
 from circlematch.errors import UsageError
-from circlematch.front_end import AugmentPlan
+from circlematch.front_end import AugmentPlan, whole_clips
 from circlematch.parameters import parameter_shapes
 from circlematch.training import soap
 from circlematch.training.native_step import NativeStep
@@ -190,7 +190,8 @@ def test_a_loss_that_is_not_finite_changes_nothing_and_is_reported(kind: type[Na
     plan = AugmentPlan(
         np.zeros(4, np.int32), np.zeros(4, np.uint32), np.zeros(4, np.float32), np.zeros(16_000, np.float32)
     )
-    batch = Batch(np.ones((4, 16_000), np.int16), np.arange(4), smoothed(np.arange(4) % 2, 2, 0.05), plan, (0, 0, 0))
+    clips = whole_clips(np.ones((4, 16_000), np.int16), np.arange(4))
+    batch = Batch(clips, smoothed(np.arange(4) % 2, 2, 0.05), plan, (0, 0, 0))
     assert np.isnan(step.learn(batch, 0.1))
     assert step.state() == {}
 

@@ -21,7 +21,7 @@ from layouts import tone, write_sound
 import circlematch
 from circlematch import audio, detection
 from circlematch.cli import main
-from circlematch.cli.progress import Progress
+from circlematch.cli.options import Progress
 
 Capture = pytest.CaptureFixture[str]
 MODEL = "d16-gsc"
@@ -246,8 +246,8 @@ def test_progress_is_drawn_on_a_terminal_and_removed_before_a_hit(
     commands: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:
     monkeypatch.setattr(audio, "BLOCK_SAMPLES", SECOND)
-    monkeypatch.setattr("circlematch.cli.progress.PATIENCE_S", 0)
-    monkeypatch.setattr("circlematch.cli.progress.REDRAW_S", 0)
+    monkeypatch.setattr("circlematch.cli.options.PATIENCE_S", 0)
+    monkeypatch.setattr("circlematch.cli.options.REDRAW_S", 0)
     terminal = Terminal()
     monkeypatch.setattr(sys, "stderr", terminal)
 
@@ -262,7 +262,7 @@ def test_progress_is_drawn_on_a_terminal_and_removed_before_a_hit(
 
 
 def test_ctrl_c_removes_the_progress(commands: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("circlematch.cli.progress.PATIENCE_S", 0)
+    monkeypatch.setattr("circlematch.cli.options.PATIENCE_S", 0)
     monkeypatch.setattr(sys, "stderr", terminal := Terminal())
 
     def stop(self: circlematch.Spotter) -> list[circlematch.Hit]:

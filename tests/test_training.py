@@ -24,10 +24,12 @@ from circlematch.data.cache import ClipSet, load_split
 from circlematch.data.dataset import Dataset
 from circlematch.data.epoch import EpochSampler
 from circlematch.data.folder import read_folder
+from circlematch.data.mix import Mixer
 from circlematch.data.noise import make_pool
 from circlematch.data.speech_commands import KEYWORDS, read_speech_commands
 from circlematch.errors import DamagedFileError, DivergedError, UsageError
 from circlematch.files import locked
+from circlematch.front_end import whole_clips
 from circlematch.model import MODEL_FILE
 from circlematch.nn import CircleMatch
 from circlematch.parameters import Tensors
@@ -220,7 +222,8 @@ def training_set_of(clips: ClipSet, labels: tuple[str, ...], recipe: Recipe, see
     """What a run with this recipe learns from these clips."""
     sampler, augmenter = EpochSampler(clips, labels, recipe), Augmenter(recipe.augmentation, make_pool(seed))
     targets = smoothed(clips.labels, len(labels), recipe.label_smoothing)
-    return TrainingSet(clips, sampler, augmenter, targets, recipe.batch_size, seed)
+    mixer = Mixer(clips, labels, recipe, None, None)
+    return TrainingSet(mixer, sampler, augmenter, targets, recipe.batch_size, seed)
 
 
 def learn(step: Step, recipe: Recipe, clips: ClipSet) -> None:
@@ -235,17 +238,22 @@ def numbered(count: int) -> ClipSet:
     return ClipSet("train", audio, np.arange(count), np.arange(count) % 2, (None,) * count, {})
 
 
+def numbers_of(batch: Batch) -> list[int]:
+    """The numbers of a batch's clips."""
+    return batch.clips.sources[0][batch.clips.parts["from"]].tolist()  # type: ignore[no-any-return]
+
+
 def test_each_epoch_has_every_clip_once_in_another_order() -> None:
     step, clips = Recorder(), numbered(70)
     learn(step, Recipe(epochs=2, batch_size=32), clips)
     assert [len(batch.targets) for batch in step.batches] == [32, 32, 6] * 2
-    heard = [number for batch in step.batches for number in batch.clips[:, 0].tolist()]
+    heard = [number for batch in step.batches for number in numbers_of(batch)]
     first, second = heard[:70], heard[70:]
     assert sorted(first) == sorted(second) == list(range(70))
     assert first != second
     assert len({batch.seed for batch in step.batches}) == 6
     for batch in step.batches:
-        np.testing.assert_array_equal(batch.targets.argmax(axis=1), batch.clips[:, 0] % 2)
+        np.testing.assert_array_equal(batch.targets.argmax(axis=1), np.array(numbers_of(batch)) % 2)
 
 
 def test_the_loop_follows_the_one_cycle_over_all_epochs() -> None:
@@ -264,9 +272,9 @@ def test_dropout_depends_on_the_batch_seed_alone(words: Path) -> None:
     def loss(seed: int) -> float:
 
         step.restore(*before)
-        plan = Augmenter(RECIPE.augmentation, make_pool(0)).plan(np.arange(32), np.random.default_rng(0))
+        plan = Augmenter(RECIPE.augmentation, make_pool(0)).plan(np.zeros(32), np.random.default_rng(0))
         targets = smoothed(clips.labels[:32], 4, RECIPE.label_smoothing)
-        return step.learn(Batch(clips.audio, clips.rows[:32], targets, plan, (seed,)), 1e-3)
+        return step.learn(Batch(whole_clips(clips.audio, clips.rows[:32]), targets, plan, (seed,)), 1e-3)
 
     assert loss(1) == loss(1) != loss(2)
 
@@ -329,7 +337,7 @@ def twelve_classes(root: Path) -> Dataset:
 
 def test_a_recipe_with_recorded_noise_and_new_unknown_words_trains_and_resumes(tmp_path: Path) -> None:
     """On the layout of Speech Commands, whose noise and spare words only such a recipe touches."""
-    noisy = Augmentation(coloured_speech=0.5, coloured_silence=0.75)
+    noisy = Augmentation(recorded_speech=0.5, recorded_silence=0.75)
     recipe = Recipe(epochs=2, batch_size=8, unknown_share=0.2, silence_share=0.2, augmentation=noisy)
     run = run_of(twelve_classes(tmp_path / "set"), Network(width=4, classes=12), recipe, 0, tmp_path / "whole")
     whole = quietly(run)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import argparse
 
-from circlematch import pretrained
 from circlematch.cli.options import Commands, add_command, add_group, add_json, add_model, print_json
 from circlematch.config import Network
 from circlematch.errors import UsageError
 from circlematch.machine import commit, processor, usable_cores, versions
+from circlematch.model import load
 from circlematch.safetensors import digest
 
 NO_ONNX = "not installed: pip install torch onnx onnxscript onnxruntime"
@@ -45,7 +45,7 @@ def run_stream(options: argparse.Namespace) -> int:
     from circlematch.benchmark import measure_streaming
 
     _check_rounds(options)
-    model = pretrained.load(options.model)
+    model = load(options.model)
     result = measure_streaming(model, options.rounds)
     if options.json:
         print_json(

@@ -1,4 +1,4 @@
-"""`circlematch data`: download the official archives, synthesise words, show a dataset."""
+"""`circlematch data`: download the official archives, synthesise words, make the composite, show a dataset."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 from circlematch.cli.options import (
     DEFAULT_DATA,
     Commands,
+    Progress,
     add_command,
     add_dataset,
     add_group,
@@ -17,7 +18,7 @@ from circlematch.cli.options import (
     print_json,
     read_dataset,
 )
-from circlematch.cli.progress import Progress, download_progress
+from circlematch.cli.progress import download_progress
 from circlematch.data import download
 from circlematch.data.dataset import Dataset
 from circlematch.errors import UsageError
@@ -51,12 +52,12 @@ def add(commands: Commands) -> None:
     add_dataset(show)
     add_json(show)
     example = "circlematch data composite --data data --out data"
-    purpose = "Lay out the composite of both versions of Speech Commands, as links."
+    purpose = "Make the composite of both versions of Speech Commands, out of links."
     composite = add_command(inner, "composite", purpose, example, run_composite)
     composite.add_argument(
         "--data", type=Path, required=True, help="The folder of speech_commands_v0.01 and speech_commands_v0.02."
     )
-    composite.add_argument("--out", type=Path, required=True, help="The folder to put it in; may be the same.")
+    composite.add_argument("--out", type=Path, required=True, help="The folder to make it in; it may be the same one.")
     add_json(composite)
 
 
@@ -98,7 +99,7 @@ def run_make(options: argparse.Namespace) -> int:
 
 
 def run_composite(options: argparse.Namespace) -> int:
-    """Lay out the composite."""
+    """Make the composite."""
     from circlematch.data.composite import NEWER_WORDS, lay_out
 
     folder = lay_out(options.data, options.out)

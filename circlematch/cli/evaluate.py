@@ -6,12 +6,11 @@ import argparse
 import sys
 from pathlib import Path
 
-from circlematch import pretrained
 from circlematch.cli.options import Commands, add_command, add_dataset, add_json, add_model, print_json, read_dataset
 from circlematch.data.dataset import Dataset
 from circlematch.data.tasks import TASKS
 from circlematch.errors import UsageError
-from circlematch.model import Model
+from circlematch.model import Model, load
 
 
 def add(commands: Commands) -> None:
@@ -37,7 +36,7 @@ def run(options: argparse.Namespace) -> int:
     from circlematch.data.cache import load_split
     from circlematch.evaluation import draw_confusion, evaluate, to_text
 
-    model = pretrained.load(options.model)
+    model = load(options.model)
     dataset = read_dataset(options, "evaluate")
     _check_labels(model, dataset)
     splits = options.split or [split for split in ("test", "archive") if split in dataset.splits]

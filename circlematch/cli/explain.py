@@ -5,10 +5,11 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from circlematch import audio, pretrained
+from circlematch import audio
 from circlematch.cli.options import Commands, add_command, add_json, add_model, print_json
 from circlematch.errors import UsageError
 from circlematch.explain import draw, explain
+from circlematch.model import load
 
 
 def add(commands: Commands) -> None:
@@ -33,7 +34,7 @@ def run(options: argparse.Namespace) -> int:
     """Explain one second and draw the explanation."""
     if options.out is not None and options.out.suffix.lower() != ".png":
         raise UsageError(f"--out is {options.out}; the picture is a PNG, so give a name that ends in .png")
-    model = pretrained.load(options.model)
+    model = load(options.model)
     what = explain(model, options.file, options.label, options.at)
     out = options.out or Path(Path(options.file).stem + ".png")
     draw(what, out)

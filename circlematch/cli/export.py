@@ -6,9 +6,9 @@ import argparse
 import shlex
 from pathlib import Path
 
-from circlematch import pretrained
 from circlematch.cli.options import Commands, add_command, add_json, add_model, print_json
 from circlematch.export import FORMATS, agreement, export
+from circlematch.model import load
 
 
 def add(commands: Commands) -> None:
@@ -24,7 +24,7 @@ def add(commands: Commands) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Write the files, and print how the model in them compares with the original."""
-    model = pretrained.load(options.model)
+    model = load(options.model)
     paths = export(model, options.to, options.out)
     found = agreement(model, options.to, paths)
     if options.json:

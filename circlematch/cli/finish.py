@@ -8,11 +8,10 @@ from pathlib import Path
 
 import numpy as np
 
-from circlematch import pretrained
 from circlematch.cli.options import Commands, add_command, add_dataset, add_json, print_json, read_dataset
 from circlematch.config import Finish, to_dict
 from circlematch.errors import UsageError
-from circlematch.model import Model, write_model
+from circlematch.model import Model, load, write_model
 
 
 def add(commands: Commands) -> None:
@@ -38,7 +37,7 @@ def run(options: argparse.Namespace) -> int:
     from circlematch.evaluation import evaluate
     from circlematch.training.finish import refinish
 
-    model = pretrained.load(options.model)
+    model = load(options.model)
     dataset = read_dataset(options, "finish")
     if dataset.labels != model.labels:
         raise UsageError(

@@ -8,10 +8,19 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from circlematch import detection, pretrained
-from circlematch.cli.options import Commands, add_command, add_dataset, add_json, add_model, print_json, read_dataset
-from circlematch.cli.progress import Progress
+from circlematch import detection
+from circlematch.cli.options import (
+    Commands,
+    Progress,
+    add_command,
+    add_dataset,
+    add_json,
+    add_model,
+    print_json,
+    read_dataset,
+)
 from circlematch.errors import UsageError
+from circlematch.model import load
 
 if TYPE_CHECKING:
     from circlematch.measuring.det import Curve
@@ -71,8 +80,10 @@ def add(commands: Commands) -> None:
         help="Also count hits on near-words: first and last parts of words, joined halves of two, and reversed words.",
     )
     parser.add_argument("--threshold", type=float, default=detection.THRESHOLD, help="The threshold of the detector.")
-    parser.add_argument("--det", type=Path, metavar="PNG", help="Draw misses over false accepts for all thresholds.")
-    parser.add_argument("--seed", type=int, default=0, help="The seed of order, pauses and noise.")
+    parser.add_argument(
+        "--det", type=Path, metavar="PNG", help="Draw misses against false accepts, for all thresholds."
+    )
+    parser.add_argument("--seed", type=int, default=0, help="The seed of the clips' order, the pauses and the noise.")
     add_json(parser, JSON)
 
 
@@ -98,7 +109,7 @@ def run(options: argparse.Namespace) -> int:
         raise UsageError("--snr, --level and --near-words need words; give --task or --data")
     if options.noise and not options.snr:
         raise UsageError("--noise is for --snr; give signal-to-noise ratios, such as --snr 10")
-    model = pretrained.load(options.model)
+    model = load(options.model)
     streams = [(_name(paths), find_recordings(paths)) for paths in options.negatives]
     conditions = conditions_of(options.snr, options.level)
     curves: dict[str, Curve] = {}
@@ -164,12 +175,12 @@ class _Printer:
         self._show(one, f"{text}; most often missed: {worst}, {row.misses[worst].share:.1%}")
 
     def near_words(self, row: NearWords) -> None:
-        """How many have a hit."""
+        """How many near-words have a hit."""
         one = row.summary()
         self._show(one, f"{row.name}: {_share(one)} of {row.words:,} have a hit")
 
     def negatives(self, row: Negatives) -> None:
-        """False accepts an hour, in all and by keyword."""
+        """False accepts per hour, in total and by keyword."""
         one, found = row.summary(), row.false_accepts
         low, high = one["bounds"]
         by_word = ", ".join(f"{label} {count}" for label, count in found.hits.items() if count) or "none"
@@ -179,11 +190,12 @@ class _Printer:
         self._show(
             one,
             f"{row.name}: {found.rate:.2f} false accepts an hour [{low:.2f}–{high:.2f}] in {_time(found.hours)}, "
-            f"{recordings}; {found.all_hits:,} hits, {found.said:,} of them on words that are said; false: {by_word}",
+            f"{recordings}; {found.all_hits:,} hits, {found.said:,} of them on words in the transcripts; "
+            f"false accepts by keyword: {by_word}",
         )
 
     def curve(self, name: str, condition: str, one: Curve) -> None:
-        """Misses at some rates of false accepts."""
+        """The misses at four rates of false accepts."""
         rates = (10.0, 2.0, 1.0, 0.5)
         row = {"kind": "trade-off", "negatives": name, "condition": condition, **one.summary()}
         missed = ", ".join(f"{one.missed_at(rate):.1%} missed at {rate:g}" for rate in rates)

@@ -11,7 +11,7 @@ from typing import Any
 from circlematch import pretrained
 from circlematch.cli.options import Commands, add_command, add_json, print_json
 from circlematch.config import RECIPES, distilled
-from circlematch.model import Card
+from circlematch.model import Card, load
 
 BYTES_PER_PARAMETER = 4
 COLUMNS, INDENT = 80, 12  # of a card
@@ -32,7 +32,7 @@ def add(commands: Commands) -> None:
 def run(options: argparse.Namespace) -> int:
     """List the models, or print one card."""
     if options.name is not None:
-        card = pretrained.load(options.name).card
+        card = load(options.name).card
         if options.json:
             print_json(_plain(card))
         else:

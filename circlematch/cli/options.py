@@ -1,14 +1,17 @@
-"""Arguments that several commands share, help with defaults and an example, and JSON."""
+"""What commands share: arguments, help with defaults and an example, JSON, and a line of progress."""
 
 from __future__ import annotations
 
 import argparse
 import json
 import os
+import shutil
+import sys
 import textwrap
+import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from circlematch.data.dataset import Dataset
 from circlematch.data.tasks import TASKS, Source
@@ -16,22 +19,24 @@ from circlematch.errors import UsageError
 from circlematch.files import is_address
 
 __all__ = [
-    *("Commands", "add_command", "add_dataset", "add_group", "add_json", "add_model", "print_json", "read_dataset"),
-    "source_of",
+    *("Commands", "Line", "Progress", "add_command", "add_dataset", "add_group", "add_json", "add_model"),
+    *("print_json", "read_dataset", "source_of"),
 ]
 
 DEFAULT_DATA = "data"
 DEFAULT_MODEL = "d16-gsc"
 HELP_COLUMNS = 80
+REDRAW_S = 0.1
+PATIENCE_S = 0.5  # no progress is drawn before
 
 Commands = Any  # argparse's class for subparsers is private
 
 
 class _Help(argparse.ArgumentDefaultsHelpFormatter, argparse.RawDescriptionHelpFormatter):
-    """Shows defaults that are values, and does not wrap what stands below the options."""
+    """Shows the defaults that are values, and keeps the line breaks of the text below the options."""
 
     def _get_help_string(self, action: argparse.Action) -> str | None:
-        shown = action.default is not None and action.default is not False
+        shown = action.default is not None and action.default is not False and action.default != []
         return super()._get_help_string(action) if shown else action.help
 
 
@@ -98,7 +103,7 @@ def add_dataset(parser: argparse.ArgumentParser) -> None:
 
 
 def source_of(options: argparse.Namespace, parser_name: str) -> Source:
-    """The place of the dataset that the arguments name; nothing is read yet."""
+    """Where the dataset of the arguments is; nothing is read yet."""
     if options.task is None and options.data is None:
         raise UsageError(
             f"give --task ({', '.join(TASKS)}) or --data FOLDER with one subfolder per word "
@@ -107,7 +112,7 @@ def source_of(options: argparse.Namespace, parser_name: str) -> Source:
     if options.data is not None and is_address(options.data):
         raise UsageError("--data is a web address; download the data and give its folder")
     data = options.data or Path(os.environ.get("CIRCLEMATCH_DATA") or DEFAULT_DATA)
-    return Source(options.task, data, options.archive)
+    return Source(options.task, data, options.archive, tuple(getattr(options, "negatives", None) or ()))
 
 
 def read_dataset(options: argparse.Namespace, parser_name: str) -> Dataset:
@@ -118,3 +123,56 @@ def read_dataset(options: argparse.Namespace, parser_name: str) -> Dataset:
 def print_json(value: dict[str, Any]) -> None:
     """Print a JSON object on one line of standard output."""
     print(json.dumps(value, ensure_ascii=False), flush=True)
+
+
+class Line:
+    """A line of a terminal that can be drawn over itself."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self.stream, self.characters = stream, 0
+
+    def draw(self, text: str) -> None:
+        """Draw the line, cut to the width of the terminal: a wider one could not be drawn over."""
+        text = text[: shutil.get_terminal_size().columns - 1]
+        self._write("\r" + text.ljust(self.characters), len(text))
+
+    def clear(self) -> None:
+        """Remove the line."""
+        if self.characters:
+            self._write("\r" + " " * self.characters + "\r", 0)
+
+    def end(self) -> None:
+        """Keep the line, and go on below it."""
+        if self.characters:
+            self._write("\n", 0)
+
+    def _write(self, text: str, characters: int) -> None:
+        self.stream.write(text)
+        self.stream.flush()
+        self.characters = characters
+
+
+class Progress:
+    """A line on standard error that is removed at the end. Nothing is drawn without a terminal."""
+
+    def __init__(self, stream: TextIO | None = None, clock: Callable[[], float] = time.monotonic) -> None:
+        self.stream, self.clock = stream or sys.stderr, clock
+        self.next_s = clock() + PATIENCE_S
+        self.line = Line(self.stream)
+
+    def __enter__(self) -> Progress:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.clear()
+
+    def show(self, text: str) -> None:
+        """Draw the line, at most ten times a second."""
+        if not self.stream.isatty() or self.clock() < self.next_s:
+            return
+        self.next_s = self.clock() + REDRAW_S
+        self.line.draw(text)
+
+    def clear(self) -> None:
+        """Remove the line, so that a result can be printed."""
+        self.line.clear()

@@ -1,8 +1,7 @@
-"""Progress on a terminal: one line that is drawn over itself."""
+"""The progress of a download, on a terminal or in a log."""
 
 from __future__ import annotations
 
-import shutil
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -10,68 +9,14 @@ from contextlib import contextmanager
 from datetime import timedelta
 from typing import TextIO
 
+from circlematch.cli.options import REDRAW_S, Line
 from circlematch.data import download
 
-__all__ = ["Progress", "download_progress"]
+__all__ = ["download_progress"]
 
-REDRAW_S = 0.1
-PATIENCE_S = 0.5  # nothing is drawn before
 BAR_CHARACTERS = 10  # with it, the longest line just fits into 80 columns
 MEGABYTE = 1_000_000
 LINE_EVERY_MB = 100  # in a log, if the total is not known
-
-
-class _Line:
-    """A line of a terminal that can be drawn over itself."""
-
-    def __init__(self, stream: TextIO) -> None:
-        self.stream, self.characters = stream, 0
-
-    def draw(self, text: str) -> None:
-        """Draw the line, cut to the width of the terminal: a wider one could not be drawn over."""
-        text = text[: shutil.get_terminal_size().columns - 1]
-        self._write("\r" + text.ljust(self.characters), len(text))
-
-    def clear(self) -> None:
-        """Remove the line."""
-        if self.characters:
-            self._write("\r" + " " * self.characters + "\r", 0)
-
-    def end(self) -> None:
-        """Keep the line, and go on below it."""
-        if self.characters:
-            self._write("\n", 0)
-
-    def _write(self, text: str, characters: int) -> None:
-        self.stream.write(text)
-        self.stream.flush()
-        self.characters = characters
-
-
-class Progress:
-    """A line on standard error that is removed at the end. Nothing is drawn without a terminal."""
-
-    def __init__(self, stream: TextIO | None = None, clock: Callable[[], float] = time.monotonic) -> None:
-        self.stream, self.clock = stream or sys.stderr, clock
-        self.next_s = clock() + PATIENCE_S
-        self.line = _Line(self.stream)
-
-    def __enter__(self) -> Progress:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.clear()
-
-    def show(self, text: str) -> None:
-        """Draw the line, at most ten times a second."""
-        if not self.stream.isatty() or self.clock() < self.next_s:
-            return
-        self.next_s = self.clock() + REDRAW_S
-        self.line.draw(text)
-
-    def clear(self) -> None:
-        """Remove the line, so that a result can be printed."""
-        self.line.clear()
 
 
 @contextmanager
@@ -111,7 +56,7 @@ class _Bar:
     """A line that is redrawn at most ten times a second; a new stage gets a new line."""
 
     def __init__(self, name: str, stream: TextIO, clock: Callable[[], float]) -> None:
-        self.name, self.line, self.clock = name, _Line(stream), clock
+        self.name, self.line, self.clock = name, Line(stream), clock
         self.stage = ""
         self.began_s, self.began_bytes, self.drawn_s = 0.0, 0, 0.0
 
@@ -120,7 +65,7 @@ class _Bar:
         fresh = stage != self.stage
         if fresh:
             self.line.end()
-        # The rate counts from here: bytes of an earlier call, or bytes that are sent again, are not part of it.
+        # The rate is measured from here: it leaves out bytes of an earlier call, and bytes that are sent again.
         if fresh or done < self.began_bytes:
             self.stage, self.began_s, self.began_bytes = stage, now_s, done
         if fresh or done == total or now_s - self.drawn_s >= REDRAW_S:

@@ -8,8 +8,7 @@ from dataclasses import asdict
 from datetime import timedelta
 
 from circlematch import audio, detection
-from circlematch.cli.options import Commands, add_command, add_json, add_model, print_json
-from circlematch.cli.progress import Progress
+from circlematch.cli.options import Commands, Progress, add_command, add_json, add_model, print_json
 from circlematch.detection import Hit
 from circlematch.errors import AudioError
 from circlematch.spotter import Spotter

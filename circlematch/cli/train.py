@@ -9,11 +9,10 @@ from pathlib import Path
 from statistics import mean, stdev
 
 from circlematch.cli.options import Commands, add_command, add_dataset, add_json, print_json, source_of
-from circlematch.config import ABLATIONS, DISTILLATION, RECIPES, ablated, distilled
+from circlematch.config import ABLATIONS, DISTILLATION, NEGATIVES, RECIPES, Negatives, Recipe, ablated, distilled
 from circlematch.data.dataset import Dataset
 from circlematch.errors import UsageError
-from circlematch.model import Model
-from circlematch.pretrained import load
+from circlematch.model import Model, load
 from circlematch.threads import MOST_THREADS
 from circlematch.training import STEPS
 from circlematch.training.plan import RECORD, Plan, check_same, ensure_plan, read_plan, specify, write_plan
@@ -43,7 +42,7 @@ def add(commands: Commands) -> None:
         "--recipe",
         choices=tuple(RECIPES),
         default="paper",
-        help="The training recipe: the paper's, or the one of the released models, which works best with --teacher.",
+        help="The training recipe: the paper's, or that of the released models, which works best with --teacher.",
     )
     parser.add_argument(
         "--ablation", choices=tuple(ABLATIONS), default="full", help="The row of the paper's Table 2 to train."
@@ -59,6 +58,19 @@ def add(commands: Commands) -> None:
         f"target is {DISTILLATION:.0%}% the teachers' mean probability, and the rest the label; neither is smoothed "
         "unless --label-smoothing is given.",
     )
+    parser.add_argument(
+        "--negatives",
+        type=Path,
+        nargs="+",
+        metavar="DIR",
+        help="Recordings without keywords, of any length and format, or folders of them: speech, music, noise. Windows "
+        f"of them make up {NEGATIVES.share:.0%}% of the training clips, unless --negative-share is given.",
+    )
+    parser.add_argument(
+        "--negative-share",
+        type=float,
+        help="The share of the training clips that are windows of --negatives, at least 0 and below 1.",
+    )
     parser.add_argument("--seed", type=int, default=0, help="The seed of weights, order, shifts, noise and dropout.")
     parser.add_argument(
         "--seeds",
@@ -68,14 +80,14 @@ def add(commands: Commands) -> None:
     parser.add_argument("--jobs", type=int, default=1, help="The number of runs at a time, with --seeds.")
     parser.add_argument("--out", type=Path, help="The folder of the run. (default: runs/d<width>-<task>-seed<seed>)")
     parser.add_argument(
-        "--resume", type=Path, metavar="RUN", help="Resume the run in this folder; it needs no other option."
+        "--resume", type=Path, metavar="RUN", help="Resume the run in this folder; no other option is needed."
     )
     parser.add_argument("--threads", type=int, help="The number of threads. (default: one per core)")
     parser.add_argument(
         "--step",
         choices=STEPS,
         default="auto",
-        help="What computes the training step: the C engine, PyTorch, or (auto) the C engine where it can.",
+        help="What computes the training step: the C engine (native), PyTorch, or (auto) the C engine if it can.",
     )
     add_json(parser)
 
@@ -139,7 +151,7 @@ def _run_several(options: argparse.Namespace) -> int:
     for name in ("seed", "threads"):
         if getattr(options, name) != options.parser.get_default(name):
             raise UsageError(f"--{name} does not go with --seeds: every seed is a run of its own on one core")
-    dataset = source_of(options, "train").read()  # a wrong folder is one line here, not one per seed
+    dataset = source_of(options, "train").read()  # a wrong folder is reported once here, not once per seed
     teachers = tuple(load(name) for name in _teacher_names(options))
     jobs = []
     for seed in options.seeds:
@@ -182,7 +194,7 @@ def _default_folder(plan: Plan) -> Path:
 
 
 def _seeds(text: str) -> list[int]:
-    """0-4, or 0,2,5, or both together."""
+    """The seeds of a text such as 0-4, or 0,2,5, or 0-2,5."""
     seeds: list[int] = []
     try:
         for part in text.split(","):
@@ -196,11 +208,11 @@ def _seeds(text: str) -> list[int]:
 
 
 def _say(line: str) -> None:
-    print(line, flush=True)  # before what the run then writes to standard error
+    print(line, flush=True)  # so that it comes before what the run writes to standard error
 
 
 def _quiet(_: str) -> None:
-    """Nothing: with --json, only the record goes to standard output."""
+    """Print nothing: with --json, only the record goes to standard output."""
 
 
 def _teacher_names(options: argparse.Namespace) -> tuple[str, ...]:
@@ -217,10 +229,20 @@ def _plan(options: argparse.Namespace, dataset: Dataset, teachers: tuple[Model, 
     if "dropout" in given:
         network = replace(network, dropout=given.pop("dropout"))
     network = ablated(network, options.ablation)
-    recipe = replace(distilled(recipe) if teachers else recipe, **given)
+    recipe = replace(distilled(recipe) if teachers else recipe, **given, negatives=_negatives(options, recipe))
     specification = specify(dataset, network, recipe, seed, teachers)
     source = source_of(options, "train")
     return Plan(specification, source, _teacher_names(options), options.step, options.threads)
+
+
+def _negatives(options: argparse.Namespace, recipe: Recipe) -> Negatives:
+    """How the recipe uses --negatives: as it says itself, or as the released models do."""
+    if not options.negatives:
+        if options.negative_share is not None:
+            raise UsageError("--negative-share goes with --negatives; give the folder of recordings without keywords")
+        return Negatives()
+    wanted = recipe.negatives if recipe.negatives.share > 0 else NEGATIVES
+    return wanted if options.negative_share is None else replace(wanted, share=options.negative_share)
 
 
 def _sizes(sizes: dict[str, int]) -> str:

@@ -1,7 +1,7 @@
 """Decoded audio as a memory-mapped array.
 
-The key is a hash of every file's path, size and time of change: when the files change, so does the key. A broken
-file is reported, left out and counted.
+The key is a hash of every file's path, size and modification time, so it changes when a file does. A broken file is
+reported, left out and counted.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ def _to_stderr(line: str) -> None:
 def decode(pieces: Sequence[Piece], cache: Path, begins: Callable[[], None] | None = None) -> AudioCache:
     """Seconds of files as int16 at 16 kHz, from the cache if the same ones were decoded before.
 
-    `begins` is called before decoding, if it is necessary.
+    `begins` is called before the first file is decoded, and not at all if the cache has them all.
     """
     folder = cache / _key(pieces)
     try:
@@ -149,7 +149,7 @@ def _open(folder: Path) -> tuple[dict[str, list[tuple[int, str]]], npt.NDArray[n
 
 
 def _key(pieces: Sequence[Piece]) -> str:
-    """Changes with any file's path, size or time of change, and with what is stored."""
+    """A hash that changes with the path, size or modification time of any file, and with the stored format."""
     digest = hashlib.sha256(f"{FORMAT} {FRONT_END.sample_rate_hz} {FRONT_END.clip_samples}".encode())
     for path, start_ms in pieces:
         try:
@@ -198,7 +198,7 @@ def _decode_all(pieces: Sequence[Piece], target: Path) -> list[tuple[int, str]]:
 
 
 def _try_read(piece: Piece) -> npt.NDArray[np.int16] | str:
-    """The second, or why it cannot be read."""
+    """The second of a file, or the reason why it cannot be read."""
     path, start_ms = piece
     try:
         return to_int16(second_of(blocks(path), start_ms * FRONT_END.sample_rate_hz // 1000)[0])

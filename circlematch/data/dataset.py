@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["CC_BY_4", "HELD_OUT_NOISE", "SILENCE", "UNKNOWN", "Clip", "Dataset", "rank", "speaker_of"]
+__all__ = ["CC_BY_4", "HELD_OUT_NOISE", "SILENCE", "UNKNOWN", "Clip", "Dataset", "Recording", "rank", "speaker_of"]
 
 UNKNOWN = "unknown"
 SILENCE = "silence"
 CC_BY_4 = "CC BY 4.0"  # the licence of all published datasets here
 HELD_OUT_NOISE = 0.2  # the end of each recording of noise, never trained on
+LIBRISPEECH = re.compile(r"(\d+)-\d+-\d+")  # speaker-chapter-utterance
 
 
 @dataclass(frozen=True)
@@ -23,6 +25,20 @@ class Clip:
     label: int
     speaker: str | None = None
     start_ms: int = 0
+
+
+@dataclass(frozen=True)
+class Recording:
+    """A recording of any length, with the words that its transcript has, or None without one."""
+
+    path: Path
+    words: frozenset[str] | None = None
+
+    @property
+    def speaker(self) -> str:
+        """Who speaks: LibriSpeech's speaker, else the folder, in which one room or person is likely."""
+        found = LIBRISPEECH.fullmatch(self.path.stem)
+        return found[1] if found else str(self.path.parent)
 
 
 @dataclass(frozen=True)
@@ -38,6 +54,7 @@ class Dataset:
     notes: tuple[str, ...] = ()
     spare: tuple[Clip, ...] = ()  # unknown words of training speakers that are in no split
     noise: tuple[Path, ...] = ()  # recordings of noise; the last HELD_OUT_NOISE of each is for validation
+    negatives: tuple[Recording, ...] = ()  # without keywords, of any length
 
     def sizes(self) -> dict[str, int]:
         """Clips in each split."""
@@ -59,6 +76,6 @@ def rank(names: Iterable[str], salt: str) -> list[str]:
 
 
 def speaker_of(name: str) -> str | None:
-    """The speaker in a file name such as `0a7c2a8d_nohash_0.wav`; None where the name does not say."""
+    """The speaker in a file name such as `0a7c2a8d_nohash_0.wav`; None if the name does not contain one."""
     speaker, mark, _ = Path(name).name.partition("_nohash_")
     return speaker if mark else None

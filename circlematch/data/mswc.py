@@ -63,7 +63,7 @@ def read_mswc(root: Path, name: str, language: str, labels: tuple[str, ...]) -> 
 
 
 def _rows(folder: Path, language: str) -> Iterator[tuple[str, dict[str, str]]]:
-    """(our split, row) of every manifest row."""
+    """Every row of the manifests, with the name of its split here."""
     joint = folder / f"{language}_splits.csv"
     if joint.is_file():
         for row in _read_csv(joint, ("SET", "LINK", "WORD", "VALID", "SPEAKER")):

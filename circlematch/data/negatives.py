@@ -1,7 +1,7 @@
 """Recordings without keywords, of any length and format: folders of speech, noise or music, to train and measure with.
 
-A transcript tells which recordings hold a keyword all the same. It is a line `<stem> WORDS…` in a file `*.trans.txt` of
-the same folder, as LibriSpeech has it, or a file of the recording's name with the suffix .txt.
+A transcript shows whether a recording contains a keyword after all. It is a line `<stem> WORDS…` in a `*.trans.txt` of
+the same folder, as in LibriSpeech, or a file with the recording's name and the suffix .txt.
 """
 
 from __future__ import annotations
@@ -9,30 +9,17 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from math import ceil
 from pathlib import Path
 
 from circlematch.audio import SUFFIXES
+from circlematch.data.dataset import Recording, rank
 from circlematch.errors import DatasetError
 
-__all__ = ["Recording", "find_recordings"]
+__all__ = ["Recording", "find_recordings", "split_recordings"]
 
+HELD_OUT_SPEAKERS = 0.2
 WORD = re.compile(r"[\w']+")
-LIBRISPEECH = re.compile(r"(\d+)-\d+-\d+")  # speaker-chapter-utterance
-
-
-@dataclass(frozen=True)
-class Recording:
-    """A recording with the words that its transcript has, or None without one."""
-
-    path: Path
-    words: frozenset[str] | None = None
-
-    @property
-    def speaker(self) -> str:
-        """Who speaks: LibriSpeech's speaker, else the folder, in which one room or person is likely."""
-        found = LIBRISPEECH.fullmatch(self.path.stem)
-        return found[1] if found else str(self.path.parent)
 
 
 def find_recordings(paths: Sequence[Path]) -> list[Recording]:
@@ -50,6 +37,25 @@ def find_recordings(paths: Sequence[Path]) -> list[Recording]:
             raise DatasetError(f"{path}: there is no such file or folder")
     transcripts = _transcripts({file.parent for file in found})
     return [Recording(file, _words_of(file, transcripts)) for file in found]
+
+
+def split_recordings(recordings: Sequence[Recording]) -> tuple[list[Recording], list[Recording]]:
+    """Recordings to train with, and those of a fifth of the speakers, which are held out to choose and calibrate with.
+
+    Where there is one speaker, or one folder, a fifth of the recordings is held out.
+    """
+    speakers = sorted({recording.speaker for recording in recordings})
+    if len(speakers) > 1:
+        held = set(rank(speakers, "negatives")[: ceil(HELD_OUT_SPEAKERS * len(speakers))])
+        chosen = [recording.speaker in held for recording in recordings]
+    else:
+        paths = {recording.path.name: recording for recording in recordings}
+        named = set(rank(paths, "negatives")[: ceil(HELD_OUT_SPEAKERS * len(paths))])
+        chosen = [recording.path.name in named for recording in recordings]
+    return (
+        [one for one, out in zip(recordings, chosen, strict=True) if not out],
+        [one for one, out in zip(recordings, chosen, strict=True) if out],
+    )
 
 
 def _below(folder: Path) -> Iterable[Path]:

@@ -2,9 +2,9 @@
 
 The official lists decide the split, or if a list is missing, the rule that made it (a hash of the speaker).
 Unknown words come from the same split as the keywords, chosen by `rank`, which is the same on every machine.
-Silence is digital zero, as in the paper; Google's 12-class test archive, whose silence is real noise, is a split of
-its own ("archive"), and so is the same archive with digital silence ("archive-zero"). "validation-noise" is the
-validation split with real noise for silence, from the end of each noise recording.
+Silence is digital zero, as in the paper. Google's 12-class test archive, whose silence is real noise, is a split of its
+own, "archive"; "archive-zero" is the same archive with digital zero for silence. "validation-noise" is the validation
+split with real noise for silence, from the end of each noise recording.
 """
 
 from __future__ import annotations
@@ -102,10 +102,10 @@ def read_speech_commands(root: Path, name: str, archive: Path | None = None) -> 
 def read_both_versions(data: Path, folder: str, name: str, archive: Path | None = None) -> Dataset:
     """Training speakers of both versions for training; validation and test of v0.01.
 
-    The training clips are those of `folder`, which holds the composite or the whole of v0.02, and the recordings of
-    v0.01 that v0.02 left out: a ninth of v0.01, faint, truncated or unclear. The test sets of v0.01 have such ones too.
-    Both versions split the speakers by the same rule, so no speaker of v0.01's validation or test set is trained on.
-    v0.02's own archive is a split of its own, "archive-v2", if it is beside the others.
+    Training uses the clips of `folder` (the composite or the whole of v0.02) and the recordings of v0.01 that v0.02
+    left out: a ninth of v0.01, faint, truncated or unclear. v0.01's test sets contain such recordings too. Both
+    versions split the speakers by the same rule, so no speaker of v0.01's validation or test set is trained on. v0.02's
+    archive, if it is beside the others, is a split called "archive-v2".
     """
     newer = data / folder
     second = read_speech_commands(newer, name)
@@ -130,11 +130,11 @@ def read_both_versions(data: Path, folder: str, name: str, archive: Path | None 
 
 
 def left_out(older: Sequence[Clip], newer: Sequence[Clip], root: Path) -> dict[Path, bool]:
-    """Whether a recording of the older version is missing from the newer one, in `root`.
+    """For each recording of the older version, whether the newer one, in `root`, left it out.
 
     v0.02 renumbers the recordings of a speaker, so file names cannot be compared. The last bytes of the files of the
-    same word and speaker are compared instead. Words that `root` lacks, or links to the older version, are not in the
-    result.
+    same word and speaker are compared instead. Words that `root` lacks, or that are links to the older version there,
+    are left out of the result.
     """
     folders = {clip.path.parent for clip in older if clip.path is not None}
     other = {
@@ -163,7 +163,7 @@ def left_out(older: Sequence[Clip], newer: Sequence[Clip], root: Path) -> dict[P
 def _end_of(path: Path) -> bytes:
     """A digest of the last quarter of a second, unique among recordings of one format.
 
-    A file that cannot be read has its name instead, so it stays in the set, and the decoder reports it.
+    For a file that cannot be read, its name is used instead. So it stays in the set, and the decoder reports it.
     """
     try:
         with path.open("rb") as stream:
@@ -245,7 +245,7 @@ def _recordings(folder: Path) -> list[Path]:
 
 
 def _read_lists(root: Path) -> dict[str, frozenset[str]]:
-    """The official lists that exist, as `word/stem`."""
+    """The entries of the official lists that exist, as `word/stem`."""
     return {
         split: frozenset(
             line.strip().rsplit(".", 1)[0] for line in (root / name).read_text().splitlines() if line.strip()

@@ -56,7 +56,7 @@ PHONES = {
     " ": Phone((400, 1400, 2400), 0.0, ms=50),
 }
 
-# Some are the same phones in another order: only timing distinguishes them.
+# Some words have the same phones in another order, so only their timing distinguishes them.
 WORDS = {
     "sali": "sali",
     "lisa": "lisa",

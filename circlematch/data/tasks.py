@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from circlematch.data.dataset import Dataset
 from circlematch.data.folder import read_folder
 from circlematch.data.mswc import EN31, ES20, read_mswc
+from circlematch.data.negatives import find_recordings
 from circlematch.data.speech_commands import (
     COMPOSITE,
     LABELS,
@@ -108,11 +109,15 @@ TASKS: dict[str, Task] = {
 
 @dataclass(frozen=True)
 class Source:
-    """Where a dataset is read from: a task's name or none for a folder of words, the data, and Google's archive."""
+    """Where a dataset is read from.
+
+    A task's name or none for a folder of words, the data, Google's archive, and recordings without keywords.
+    """
 
     task: str | None
     data: Path
     archive: Path | None = None
+    negatives: tuple[Path, ...] = ()
 
     @property
     def name(self) -> str:
@@ -121,7 +126,8 @@ class Source:
 
     def read(self) -> Dataset:
         """The dataset."""
-        return read_task(self.task, self.data, self.archive)
+        dataset = read_task(self.task, self.data, self.archive)
+        return replace(dataset, negatives=tuple(find_recordings(self.negatives))) if self.negatives else dataset
 
 
 def read_task(name: str | None, data: Path, archive: Path | None = None) -> Dataset:

@@ -21,7 +21,7 @@ class DamagedArchiveError(Exception):
 def unpack(archive: Path, folder: Path, progress: Callable[[int], object]) -> None:
     """Write the files and folders of the archive into `folder`. Any other kind of member is refused.
 
-    `progress` is called with the bytes of the archive that are read.
+    `progress` is called with the number of bytes of the archive read so far.
     """
     progress(0)
     try:

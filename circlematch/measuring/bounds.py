@@ -1,7 +1,7 @@
 """Exact confidence bounds of rates and shares: Poisson (Garwood, 1936) and binomial (Clopper and Pearson, 1934).
 
 Zero events in H hours bound the rate at 3/H an hour (one-sided 95 %); with the two-sided bounds used here the factor is
-3.69. No figure of false accepts means much without its hours, and none of misses without its words.
+3.69. A rate of false accepts means little without its hours, and a share of misses without its number of words.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def share_bounds(events: int, trials: int, confidence: float = CONFIDENCE) -> tu
 
 
 def _root(falling: Callable[[float], float], above: float) -> float:
-    """Where a function that falls from above zero to below it passes zero; it is below at `above` or beyond."""
+    """The zero of a falling function, between 0 and `above`; `above` is doubled as often as needed, unless it is 1."""
     low, high = 0.0, float(above)
     while falling(high) > 0 and high < 1e12 and above != 1:
         high *= 2

@@ -1,4 +1,4 @@
-"""Misses over false accepts for all thresholds at once (a detection error trade-off), from the windows' probabilities.
+"""Misses against false accepts at all thresholds (a detection error trade-off), from the windows' probabilities.
 
 A candidate is a window in which the smoothed probability of the leading keyword has a peak; of candidates within a
 second of one another only the highest counts, so a burst is one false accept at every threshold. The curve shows what
@@ -75,7 +75,7 @@ def candidates(found: Answer, labels: Sequence[str], windows: int = detection.SM
         if free[window + apart]:
             free[window : window + 2 * apart + 1] = False
             kept.append(int(window))
-    heard = (windows - 1) / 2  # the mean looks back over so many windows more
+    heard = (windows - 1) / 2  # windows by which the mean lags behind
     return [
         Candidate(labels[keywords[which[w]]], float(best[w]), (w - heard) * STEP_S + WINDOW_S / 2) for w in sorted(kept)
     ]
@@ -84,7 +84,7 @@ def candidates(found: Answer, labels: Sequence[str], windows: int = detection.SM
 def curve(
     words: Sequence[Candidate], places: Sequence[Place], negatives: Sequence[Candidate], stretches: Sequence[Stretch]
 ) -> Curve:
-    """Misses of the words over false accepts of the negatives."""
+    """Misses of the words against false accepts of the negatives."""
     false = _false(negatives, stretches)
     scores = np.sort(_best(words, places))
     thresholds = [score for score, _ in false]
@@ -94,7 +94,7 @@ def curve(
 
 
 def _false(negatives: Sequence[Candidate], stretches: Sequence[Stretch]) -> list[tuple[float, float]]:
-    """Score and share of an hourly rate of every false accept, the highest first; the last is the lowest threshold."""
+    """Every false accept: its score, and what it adds to the hourly rate. Highest score first; LEAST ends the list."""
     firsts = np.array([stretch.start for stretch in stretches])
     exposure: dict[str, float] = {}
     out = []
@@ -110,7 +110,7 @@ def _false(negatives: Sequence[Candidate], stretches: Sequence[Stretch]) -> list
 
 
 def _best(words: Sequence[Candidate], places: Sequence[Place]) -> npt.NDArray[np.float64]:
-    """For each word the highest score of a candidate with its label in its clip; 0 without one."""
+    """For each word, the highest score of a candidate with its label inside its clip; 0 if there is none."""
     best = np.zeros(len(places))
     starts = np.array([place.clip_start for place in places])
     for one in words:

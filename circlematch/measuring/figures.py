@@ -37,7 +37,7 @@ class Misses:
 
 @dataclass(frozen=True)
 class Stretch:
-    """A recording in a stream of several, in seconds, and the words of its transcript, or None without one."""
+    """A recording in a stream: its start and end in seconds, and the words of its transcript, or None without one."""
 
     start: float
     end: float
@@ -56,7 +56,7 @@ class FalseAccepts:
 
     @property
     def rate(self) -> float:
-        """False accepts an hour: the sum over keywords, each over the hours without it."""
+        """False accepts per hour: for each keyword over the hours without it, summed over keywords."""
         return sum(count / self.exposure[label] for label, count in self.hits.items() if count)
 
     @property
@@ -66,7 +66,7 @@ class FalseAccepts:
 
     @property
     def bounds(self) -> tuple[float, float]:
-        """Exact Poisson bounds of the rate, over as many hours as make the rate of the count."""
+        """Exact Poisson bounds of the rate, over the number of hours for which rate times hours is the count."""
         hours = self.total / self.rate if self.total else min(self.exposure.values(), default=self.hours)
         return poisson_bounds(self.total, hours)
 
@@ -93,7 +93,7 @@ class FalseAccepts:
 
 @dataclass(frozen=True)
 class Timing:
-    """Of the words that were found, in seconds: report after the word's end, hit's start and end beside the word's."""
+    """Times of the words that were found, in seconds: the report's delay after the word, errors of start and end."""
 
     latencies: tuple[float, ...]
     starts: tuple[float, ...]

@@ -1,7 +1,7 @@
 """What is almost a keyword: parts of one, halves of two, and words backwards. A hit on any of them is a false accept.
 
-Each takes clips of keywords and gives a clip in which the rest is silent, so that the sound is what is judged and not
-its surroundings.
+Each function takes clips of keywords and returns one clip. The rest of this clip is silent, so that the model judges
+the sound and not its surroundings.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from circlematch.config import FRONT_END
-from circlematch.measuring.active import active_part
+from circlematch.data.active import active_part
 
 __all__ = ["NEAR_WORDS", "first_part", "joined", "last_part", "reversed_word"]
 

@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from circlematch.config import FRONT_END
+from circlematch.data.active import active_part
 from circlematch.errors import UsageError
-from circlematch.measuring.active import active_part
 
 __all__ = ["Conditions", "Place", "Scene"]
 
@@ -18,7 +18,7 @@ RATE = FRONT_END.sample_rate_hz
 SHORTEST_GAP_S, LONGEST_GAP_S = 1.0, 3.0  # between the end of one clip and the start of the next
 BED_DBFS = -70.0
 LEAD_S = 1.0  # before the first clip and after the last
-MOST_UNEVEN = 100.0  # the power of noise beside a word, relative to that under it
+MOST_UNEVEN = 100.0  # highest power of a whole stretch of noise, relative to its power during the word
 DRAWS = 20
 
 Samples = npt.NDArray[np.float32]

@@ -12,7 +12,7 @@ __all__ = ["BandProjection", "Encoder"]
 
 
 class BandProjection(nn.Module):
-    """Compress contiguous bands of rows, each on its own: 4D -> 4 per band and frame (64·D weights).
+    """Compress each band of adjacent rows by a map of its own: 4D -> 4 per band and frame (64·D weights).
 
     With `dense` (Table 2) one map sees all rows: 16D -> 16, 256·D weights.
     """

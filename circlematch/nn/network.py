@@ -48,7 +48,7 @@ class MeanPooling(nn.Module):
 class CircleMatch(nn.Module):
     """CircleMatch-D`width` for `classes` classes: (B, 32, T) log-mel -> (B, K) scores, any T of at least 5.
 
-    Give the two numbers, or a whole `Network` configuration as `config`. The initial weights depend on `seed` alone.
+    Give `width` and `classes`, or a whole `Network` as `config`. The initial weights depend on `seed` alone.
     """
 
     def __init__(self, width: int = 16, classes: int = 12, *, config: Network | None = None, seed: int = 0) -> None:

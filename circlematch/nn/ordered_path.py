@@ -74,7 +74,7 @@ def _marginals(scaled: Tensor, ahead: Tensor) -> Tensor:
 
 
 class _LogPathSum(torch.autograd.Function):
-    """Log of the sum over all ordered paths, with its derivative in closed form (twice as fast as taping it)."""
+    """Log of the sum over all ordered paths, with its derivative in closed form (twice as fast as autograd)."""
 
     @staticmethod
     def forward(ctx: Any, scaled: Tensor) -> Tensor:

@@ -6,7 +6,7 @@ A checkpoint is a model like any other: `circlematch spot --model runs/x/checkpo
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ from circlematch.parameters import Tensors
 
 __all__ = ["Checkpoint", "Epoch", "read_checkpoint", "write_checkpoint"]
 
-HISTORY = "history"
+HISTORY, HARD = "history", "hard_negatives"
 
 
 @dataclass(frozen=True)
@@ -39,11 +39,12 @@ class Checkpoint:
     weights: Tensors
     state: dict[str, npt.NDArray[Any]]
     history: tuple[Epoch, ...]
+    hard: npt.NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))  # hard negatives' first samples
 
 
 def write_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
     """Replace the checkpoint in one step: a crash leaves the old one or the new one, never a part."""
-    extra = {**checkpoint.state, HISTORY: _table(checkpoint.history)}
+    extra = {**checkpoint.state, HISTORY: _table(checkpoint.history), HARD: checkpoint.hard}
     write_model(path, checkpoint.card, checkpoint.weights, extra)
 
 
@@ -58,6 +59,7 @@ def read_checkpoint(path: Path) -> Checkpoint:
     if HISTORY not in extra:
         raise DamagedFileError(f"{path} is a finished model, not a checkpoint; a run cannot be resumed from it")
     history = tuple(Epoch(*map(float, row)) for row in extra.pop(HISTORY))
+    hard = extra.pop(HARD, np.empty(0, np.int64))
     if len(history) != model.card.epochs:
         raise DamagedFileError(f"{path} is damaged: {len(history)} epochs of history after {model.card.epochs}")
-    return Checkpoint(model.card, model.tensors, extra, history)
+    return Checkpoint(model.card, model.tensors, extra, history, hard)

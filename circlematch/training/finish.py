@@ -105,8 +105,8 @@ def silence_shift(labels: tuple[str, ...], bias: float) -> npt.NDArray[np.float6
 def word_biases(counts: npt.NDArray[np.int64], labels: tuple[str, ...]) -> npt.NDArray[np.float64]:
     """Biases that compensate for keywords with more or fewer recordings than the mean: (K,).
 
-    A network that was trained on twice as many recordings of one keyword has learned to expect it twice as often;
-    log 2 on the bias of the other compensates for it.
+    A network that was trained on twice as many recordings of one keyword as of another has learned to expect it twice
+    as often. Adding log 2 to the bias of the other keyword compensates for it.
     """
     out = np.zeros(len(labels))
     words = [number for number, label in enumerate(labels) if label not in (UNKNOWN, SILENCE)]
@@ -119,8 +119,8 @@ def temperature_of(scores: Scores, truth: npt.NDArray[np.int64]) -> float:
     """The temperature of at least 1 by which scores (N, K) must be divided for the lowest cross-entropy.
 
     A temperature below 1 is never used: where all validation clips are right, the lowest cross-entropy lies at zero
-    temperature. The cross-entropy is convex in 1/temperature, so its slope there, the expected score less the score of
-    the label, has one zero.
+    temperature. The cross-entropy is convex in 1/temperature, so its derivative with respect to that, the expected
+    score minus the score of the label, has one zero.
     """
     own = scores[np.arange(len(truth)), truth]
     top = scores.max(axis=1, keepdims=True)

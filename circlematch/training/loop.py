@@ -1,7 +1,7 @@
-"""The training loop: epochs of batches, validation after each, and a callback that keeps the state.
+"""The training loop: epochs of batches, validation after each epoch, and a callback that saves the state.
 
-All randomness of epoch n is a function of (seed, n): a run that goes on after epoch n draws what an uninterrupted
-one would have drawn.
+All randomness of epoch n is a function of (seed, n), so a resumed run draws the same numbers as one that was not
+interrupted.
 """
 
 from __future__ import annotations
@@ -12,11 +12,13 @@ from dataclasses import dataclass
 from math import isfinite
 
 import numpy as np
+import numpy.typing as npt
 
 from circlematch.config import Recipe
 from circlematch.data.augment import Augmenter
 from circlematch.data.cache import ClipSet
 from circlematch.data.epoch import EpochSampler
+from circlematch.data.mix import Mixer
 from circlematch.errors import DivergedError
 from circlematch.evaluation import predict_all
 from circlematch.training.checkpoint import Epoch
@@ -31,7 +33,7 @@ __all__ = ["TrainingSet", "accuracy", "one_epoch", "train"]
 class TrainingSet:
     """The training clips, their targets and their augmentation, as the batches of each epoch."""
 
-    clips: ClipSet
+    mixer: Mixer
     sampler: EpochSampler
     augmenter: Augmenter
     targets: Targets  # (N, K), a row for each clip
@@ -50,9 +52,15 @@ class TrainingSet:
         order = self.sampler.draw(generator)
         for index, start in enumerate(range(0, len(order), self.batch_size)):
             chosen = order[start : start + self.batch_size]
-            rows = self.clips.rows[chosen]
-            plan = self.augmenter.plan(rows, generator)
-            yield Batch(self.clips.audio, rows, self.targets[chosen], plan, seed=(self.seed, epoch, index))
+            mixed = self.mixer.mix(chosen, generator)
+            plan = self.augmenter.plan(mixed.level_dbfs, generator)
+            yield Batch(mixed.clips, self._targets(chosen, mixed.labels), plan, seed=(self.seed, epoch, index))
+
+    def _targets(self, chosen: npt.NDArray[np.int64], labels: npt.NDArray[np.int64]) -> Targets:
+        """The targets of clips; those that the mixer made have a label of their own."""
+        made = labels >= 0
+        hard = np.eye(self.targets.shape[1], dtype=np.float32)[labels]
+        return np.where(made[:, None], hard, self.targets[np.where(made, 0, chosen)])
 
 
 def train(
@@ -63,12 +71,18 @@ def train(
     history: Sequence[Epoch],
     watchers: Sequence[Watcher],
     keep: Callable[[Sequence[Epoch]], None],
+    before: Callable[[int], None] | None = None,
 ) -> list[Epoch]:
-    """Run the epochs that `history` lacks. `keep` is called before the first and after each, to write a checkpoint."""
+    """Run the epochs that `history` lacks. `before` is called with the number of each.
+
+    `keep` is called before the first and after each, to write a checkpoint.
+    """
     done = list(history)
     if not done:
         keep(done)
     for number in range(len(done), recipe.epochs):
+        if before is not None:
+            before(number)
         result, rate = one_epoch(step, recipe, training, validation, number, watchers)
         done.append(result)
         keep(done)
@@ -105,8 +119,8 @@ def _epoch(
                 f"the loss became {loss} in epoch {number + 1} at the learning rate {rate:.2g}; the checkpoint of the "
                 "epoch before is kept; begin anew with a lower --peak-learning-rate"
             )
-        total += loss * len(batch.rows)
-        learned += len(batch.rows)
+        total += loss * len(batch.clips)
+        learned += len(batch.clips)
         for watcher in watchers:
             watcher.batch(number, learned, training.size, total / learned)
     return total / learned, rate

@@ -13,8 +13,9 @@ import numpy.typing as npt
 
 from circlematch._engine import ffi, lib
 from circlematch.compact import LARGEST_WIDTH, MOST_CLASSES
-from circlematch.config import LARGEST_BATCH, Network, Recipe
+from circlematch.config import FRONT_END, LARGEST_BATCH, Network, Recipe
 from circlematch.errors import UsageError
+from circlematch.front_end import whole_clips
 from circlematch.machine import usable_cores
 from circlematch.parameters import Tensors, buffer_shapes, initial_tensors, parameter_shapes
 from circlematch.threads import MOST_THREADS
@@ -54,8 +55,8 @@ def why_not_native(network: Network, recipe: Recipe) -> str | None:
 class NativeStep:
     """AdamW on the cross-entropy, Section 4.1, in C, or SOAP on the engine's gradients.
 
-    The bits do not depend on the number of threads. With SOAP this holds up to a width of 32: beyond, NumPy's BLAS may
-    share the matrices whose eigenvectors it needs among its own threads.
+    The bits do not depend on the number of threads. With SOAP this holds up to a width of 32: beyond that, NumPy's BLAS
+    may use threads of its own to compute eigenvectors.
     """
 
     name = "native"
@@ -91,13 +92,13 @@ class NativeStep:
 
     def learn(self, batch: Batch, learning_rate: float) -> float:
         """One optimiser step; returns the mean loss of the batch."""
-        augment = batch.plan.packed(batch.audio.shape[1])
-        targets, rows = np.ascontiguousarray(batch.targets, np.float32), np.ascontiguousarray(batch.rows)
+        batch.clips.check()
+        mixes, recordings = batch.clips.pointers()
+        augmentation, noise = batch.plan.pointers(FRONT_END.clip_samples)
+        targets = np.ascontiguousarray(batch.targets, np.float32)
         given = {
-            "clips": ffi.from_buffer("int16_t[]", batch.audio),
-            "rows": ffi.from_buffer("int64_t[]", rows),
-            "augment": ffi.from_buffer("cm_augment[]", augment),
-            "noise": ffi.from_buffer("float[]", batch.plan.noise),
+            "mixes": mixes,
+            "augmentation": augmentation,
             "targets": _pointer(targets),
             "examples": len(targets),
             "seed": int(np.random.SeedSequence(batch.seed).generate_state(1)[0]),
@@ -105,7 +106,10 @@ class NativeStep:
             "gradients": ffi.NULL if self.soap is None else ffi.from_buffer("double[]", self.arrays["gradients"]),
         }
         work = ffi.new("cm_train_batch *", given)
-        self._together(lambda thread: lib.cm_train_learn(self.train, self.memory, work, thread), keep=given)
+        self._together(
+            lambda thread: lib.cm_train_learn(self.train, self.memory, work, thread),
+            keep=(given, recordings, noise),
+        )
         self.seconds = list(work.seconds)
         if self.soap is not None and isfinite(work.loss):
             self.soap.step(self._views("parameters"), self._views("gradients"), learning_rate)
@@ -119,29 +123,25 @@ class NativeStep:
         self, clips: npt.NDArray[np.int16], rows: npt.NDArray[np.int64] | None = None
     ) -> npt.NDArray[np.float32]:
         """Class scores in evaluation mode of the given rows of `clips`, or of all: (B, K). Negative is silence."""
-        audio = np.ascontiguousarray(clips)
-        wanted = np.ascontiguousarray(np.arange(len(clips)) if rows is None else rows)
-        out = np.empty((len(wanted), self.network.classes), dtype=np.float32)
-        for start in range(0, len(wanted), self.recipe.batch_size):
-            part = wanted[start : start + self.recipe.batch_size]
-            given = {
-                "clips": ffi.from_buffer("int16_t[]", audio),
-                "rows": ffi.from_buffer("int64_t[]", part),
-                "examples": len(part),
-            }
-            work, to = ffi.new("cm_train_batch *", given), _pointer(out[start:])
+        every = whole_clips(clips, np.arange(len(clips)) if rows is None else rows)
+        every.check()
+        out = np.empty((len(every), self.network.classes), dtype=np.float32)
+        for start in range(0, len(every), self.recipe.batch_size):
+            part = every[start : start + self.recipe.batch_size]
+            mixes, recordings = part.pointers()
+            work, to = ffi.new("cm_train_batch *", {"mixes": mixes, "examples": len(part)}), _pointer(out[start:])
 
             def score(thread: int, work: Any = work, to: Any = to) -> None:
                 lib.cm_train_scores(self.train, self.memory, work, thread, to)
 
-            self._together(score, keep=given)
+            self._together(score, keep=(mixes, recordings))
         return out
 
     def _together(self, call: Callable[[int], object], keep: object) -> None:
         """Make one call on every thread of the team; inside the call the threads wait for one another.
 
-        A worker thread leads instead of the caller's: Ctrl-C reaches the main thread only, so no thread is left
-        waiting for one that never came. An interrupted step runs to its end before the next, and its inputs stay alive.
+        The caller's thread takes no part. Ctrl-C reaches the main thread only, so it cannot stop one thread of the team
+        while the others wait for it. An interrupted step runs to its end before the next, and its inputs stay alive.
         """
         if self.threads == 1:
             call(0)

@@ -1,6 +1,6 @@
-"""The plan of a run: its specification, and where on this machine its materials lie.
+"""The plan of a run: its specification, and where on this machine its data and its teachers are.
 
-The plan lies in the run's folder. It is enough to start the run, to resume it, or to hand it to a scheduler.
+The plan is a file in the run's folder. With it a run can be started, resumed, or handed to a scheduler.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def teacher_of(model: Model) -> Teacher:
 
 
 def check_same(given: Specification, kept: Specification, folder: Path) -> None:
-    """Raise where a run in `folder` was started with another specification."""
+    """Raise if the run in `folder` was started with another specification."""
     others = [field.name for field in fields(Specification) if getattr(given, field.name) != getattr(kept, field.name)]
     if others:
         raise UsageError(
@@ -82,7 +82,7 @@ def write_plan(folder: Path, plan: Plan) -> None:
 
 
 def ensure_plan(folder: Path, plan: Plan) -> None:
-    """Keep the plan in the folder; where one lies there already, it must specify the same run."""
+    """Keep the plan in the folder; a plan that is there already must specify the same run."""
     if (folder / PLAN).exists():
         check_same(plan.specification, read_plan(folder).specification, folder)
     else:
@@ -108,6 +108,7 @@ def _to_plain(plan: Plan) -> dict[str, Any]:
             "task": source.task,
             "data": str(source.data.absolute()),
             "archive": str(source.archive.absolute()) if source.archive else None,
+            "negatives": [str(path.absolute()) for path in source.negatives],
         },
         "teachers": list(plan.teachers),
         "step": plan.step,
@@ -119,7 +120,12 @@ def _from_plain(plain: dict[str, Any]) -> Plan:
     place = plain["source"]
     return Plan(
         from_dict(Specification, plain["specification"]),
-        Source(place["task"], Path(place["data"]), Path(place["archive"]) if place["archive"] else None),
+        Source(
+            place["task"],
+            Path(place["data"]),
+            Path(place["archive"]) if place["archive"] else None,
+            tuple(Path(path) for path in place["negatives"]),
+        ),
         tuple(plain["teachers"]),
         plain["step"],
         plain["threads"],

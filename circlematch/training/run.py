@@ -1,8 +1,8 @@
 """A whole run: data in; a model, a record and a report out, all in one folder.
 
-checkpoint.safetensors   where the run is, replaced after each epoch
+checkpoint.safetensors   the state of the run, replaced after each epoch
 model.safetensors        the finished model
-record.json              what was run and what came out (docs/results.md)
+record.json              the specification and the results (docs/results.md)
 tensorboard/             curves, where TensorBoard is installed
 """
 
@@ -19,12 +19,19 @@ import numpy as np
 import numpy.typing as npt
 
 from circlematch.audio import read
+from circlematch.compact import compact
 from circlematch.config import Network, Recipe, Specification, to_dict
+from circlematch.data.active import words_of
 from circlematch.data.augment import Augmenter
+from circlematch.data.bank import load_bank
 from circlematch.data.cache import ClipSet, load_split
-from circlematch.data.dataset import HELD_OUT_NOISE, Dataset
+from circlematch.data.dataset import HELD_OUT_NOISE, UNKNOWN, Dataset
 from circlematch.data.epoch import EpochSampler
+from circlematch.data.mix import Mixer
+from circlematch.data.negatives import split_recordings
 from circlematch.data.noise import NoisePool, make_pool
+from circlematch.detection import BACKGROUND, THRESHOLD
+from circlematch.engine import Engine
 from circlematch.errors import UsageError, require
 from circlematch.evaluation import Report, evaluate
 from circlematch.files import locked, write_json
@@ -34,6 +41,7 @@ from circlematch.training import STEPS
 from circlematch.training.checkpoint import Checkpoint, Epoch, read_checkpoint, write_checkpoint
 from circlematch.training.finish import finish
 from circlematch.training.loop import TrainingSet, train
+from circlematch.training.mining import hard_windows, kept
 from circlematch.training.native_step import NativeStep, why_not_native
 from circlematch.training.plan import RECORD, Plan, check_same
 from circlematch.training.step import Step, Targets
@@ -108,23 +116,63 @@ def _perform(run: Run, resume: bool, watchers: Sequence[Watcher] | None, say: Ca
     pool = _noise_pool(run)
     validation = load_split(run.dataset, "validation")
     sampler = EpochSampler(training, run.dataset.labels, run.recipe)
+    mixer = _mixer(run, training, say)
     augmenter = Augmenter(run.recipe.augmentation, pool)
-    material = TrainingSet(training, sampler, augmenter, _targets(run, training), run.recipe.batch_size, run.seed)
+    material = TrainingSet(mixer, sampler, augmenter, _targets(run, training), run.recipe.batch_size, run.seed)
+    if checkpoint is not None:
+        mixer.hard = checkpoint.hard
 
     history = checkpoint.history if checkpoint is not None else ()
 
     def keep(history: Sequence[Epoch]) -> None:
         card = replace(_card(run), epochs=len(history), accuracy=_validation_of(history))
-        here = Checkpoint(card, step.weights(), step.state(), tuple(history))
+        here = Checkpoint(card, step.weights(), step.state(), tuple(history), mixer.hard)
         write_checkpoint(run.folder / CHECKPOINT, here)
 
     if watchers is None:  # only now, for their clocks run
         watchers = [Terminal(run.recipe.epochs), *tensorboard_if_installed(run.folder / "tensorboard")]
-    epochs = train(step, run.recipe, material, validation, history, watchers, keep)
+    mine = Miner(run, mixer, step) if run.recipe.negatives.hard > 0 and mixer.bank is not None else None
+    epochs = train(step, run.recipe, material, validation, history, watchers, keep, mine)
     finished = _finish(run, step, training.labels[sampler.always], validation)
     if run.recipe.finish.calibrated:
         say(f"calibrated: all scores divided by {finished.temperature:.2f}")
     return _conclude(run, step, epochs, finished, material, {"train": training, "validation": validation})
+
+
+@dataclass(frozen=True)
+class Miner:
+    """Finds the hard windows of an epoch, every few epochs."""
+
+    run: Run
+    mixer: Mixer
+    step: Step
+
+    def __call__(self, epoch: int) -> None:
+        """Called before an epoch."""
+        bank, labels, network = self.mixer.bank, self.run.dataset.labels, self.run.network
+        if bank is None or epoch == 0 or epoch % self.run.recipe.negatives.mined_every:
+            return
+        engine = Engine(compact(network, self.step.weights(), labels, BACKGROUND, THRESHOLD))
+        self.mixer.hard = kept(hard_windows(engine, labels, bank, threads_of(self.step)), self.mixer.hard)
+
+
+def _mixer(run: Run, training: ClipSet, say: Callable[[str], None]) -> Mixer:
+    """What mixes the training clips, with the negatives and the places of words as far as the recipe needs them."""
+    recipe, labels = run.recipe, run.dataset.labels
+    augmentation = recipe.augmentation
+    bank = None
+    if recipe.negatives.share > 0 or augmentation.beside > 0 or augmentation.babble > 0:
+        if not run.dataset.negatives:
+            raise UsageError("the recipe trains with negatives, but there are none; give --negatives DIR")
+        if recipe.negatives.share > 0 and UNKNOWN not in labels:
+            raise UsageError("the recipe trains with negatives, but the data has no class unknown (folder _unknown_)")
+        train, held = split_recordings(run.dataset.negatives)
+        bank = load_bank(train, say=say)
+        say(f"negatives: {bank.hours:.1f} hours in {len(train):,} recordings; {len(held):,} others are held out")
+    placed = recipe.near_share > 0 or augmentation.beside > 0 or augmentation.babble > 0 or augmentation.levelled > 0
+    placed = placed or augmentation.least_snr_db is not None
+    words = words_of(training) if placed else None
+    return Mixer(training, labels, recipe, words, bank)
 
 
 def _targets(run: Run, clips: ClipSet) -> Targets:
@@ -143,11 +191,12 @@ def _finish(run: Run, step: Step, heard: npt.NDArray[np.int64], validation: Clip
 
 
 def _noise_pool(run: Run) -> NoisePool:
-    """White noise; for recipes with coloured noise also the dataset's noise recordings, without their held-out parts,
-    and synthetic noise.
+    """White noise; for a recipe with other noise also synthetic noise and the dataset's noise recordings.
+
+    The held-out part of each recording is left out.
     """
     recordings = None
-    if run.recipe.augmentation.coloured:
+    if run.recipe.augmentation.recorded:
         whole = [read(path) for path in run.dataset.noise]
         recordings = [samples[: int((1 - HELD_OUT_NOISE) * samples.size)] for samples in whole]
     return make_pool(run.seed, recordings)

@@ -8,8 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from circlematch.audio import take
-from circlematch.front_end import AugmentPlan
+from circlematch.front_end import AugmentPlan, Mixes
 from circlematch.parameters import Tensors
 
 __all__ = ["Batch", "Step", "Targets"]
@@ -21,16 +20,10 @@ Targets = npt.NDArray[np.float32]  # (N, K) target probabilities: each row sums 
 class Batch:
     """Training clips and their augmentation. The samples are read only when a step needs them."""
 
-    audio: npt.NDArray[np.int16]  # (files, samples), perhaps memory-mapped
-    rows: npt.NDArray[np.int64]  # (B,) which of them; negative is digital silence
+    clips: Mixes  # B clips; their recordings are perhaps memory-mapped
     targets: Targets  # (B, K)
     plan: AugmentPlan
     seed: tuple[int, ...]  # for what the step itself draws: dropout
-
-    @property
-    def clips(self) -> npt.NDArray[np.int16]:
-        """The samples as an array of their own: (B, samples)."""
-        return take(self.audio, self.rows)
 
 
 class Step(Protocol):

@@ -1,7 +1,7 @@
 """Targets of training: labels, smoothed (Section 4.1), and distillation targets from teachers.
 
-A teacher is a larger model with the same classes. Its probabilities say how certain one can be about a faint or cut
-recording, where the label only says what the speaker was asked for. A teacher hears each clip as it was recorded,
+A teacher is a larger model with the same classes. For a faint or cut recording its probabilities show the uncertainty,
+while the label only names the word that the speaker was asked to say. A teacher scores each clip as it was recorded,
 without augmentation, before training starts; its scores are kept in the cache for the next student.
 """
 
@@ -35,10 +35,10 @@ def smoothed(labels: npt.NDArray[np.int64], classes: int, smoothing: float) -> T
 
 
 def with_distillation(targets: Targets, clips: ClipSet, teachers: Sequence[Model], recipe: Recipe) -> Targets:
-    """Targets of which `recipe.distillation` is the teachers' mean probability, smoothed like the labels.
+    """Mix the teachers' mean probabilities, smoothed like the labels, into the targets: `recipe.distillation` of each.
 
-    Clips of silence keep their labels: their sound is only made during training. A teacher's silence bias is removed
-    first, for the student gets a silence bias of its own.
+    Clips of silence keep their labels, because their sound is made only during training. A teacher's silence bias is
+    removed first, because the student gets a silence bias of its own.
     """
     spoken, classes = np.flatnonzero(clips.rows != ZEROS), targets.shape[1]
     heard = np.mean([_probabilities(teacher, clips, clips.rows[spoken]) for teacher in teachers], axis=0)

@@ -19,7 +19,7 @@ class Watcher(Protocol):
     """Is called as a run proceeds."""
 
     def batch(self, epoch: int, done: int, of: int, loss: float) -> None:
-        """`done` of the `of` examples of an epoch are trained on; `loss` is their mean so far."""
+        """The epoch has processed `done` of its `of` examples; `loss` is their mean loss so far."""
 
     def epoch(self, number: int, result: Epoch, learning_rate: float) -> None:
         """Epoch `number` (from 0) is finished."""
@@ -53,7 +53,7 @@ class Terminal:
         self.learned += self.per_epoch
 
     def _line(self, epoch: int, done: int, figures: str, end: str) -> None:
-        """`done` examples of `epoch` are learned: its figures, the speed so far, and how long the rest will take."""
+        """Write a line after `done` examples of an epoch: its figures, the speed so far, and the time left."""
         speed = (self.learned + done) / max(time.perf_counter() - self.started, 1e-9)
         left = ((self.epochs - epoch) * self.per_epoch - done) / max(speed, 1e-9)
         start = "\r\x1b[K" if self.live else ""

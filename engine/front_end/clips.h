@@ -9,15 +9,19 @@
 
 #include "../shared/compiler.h"
 
-/* One clip with its augmentation. One of i16 and f32 is set; if samples is 0, the clip is silence. */
+/* One clip of `samples` samples with its augmentation: floats, or a sum of parts. */
 typedef struct {
-    const int16_t *i16;
     const float *f32;
+    const int16_t *const *sources;
+    const cm_part *parts;
+    int64_t part_count;
     const float *noise;  /* from this clip's offset on */
     int64_t samples;
     int64_t shift;
     float speed, noise_speed;
     float noise_gain;
+    const float *colour;  /* a gain for every band, or NULL */
+    float room_decay, room_gain;
 } cm_clip;
 
 /* CM_LANES clips of `samples` samples each: value b of frame t of lane l goes to
@@ -64,18 +68,41 @@ CM_INLINE void turn_rows(cm_eight r0, cm_eight r1, cm_eight r2, cm_eight r3, cm_
 #define CM_TILE_SAMPLES (CM_TILE_FRAMES * CM_HOP)
 #define CM_ONE ((int64_t)1 << 32)  /* a position between samples has 32 fractional bits */
 
+/* The gain of sample i of a part: that of the part, less at its ends. */
+CM_INLINE float faded(const cm_part *part, int64_t i)
+{
+    const int64_t from_end = i < part->length - 1 - i ? i : part->length - 1 - i;
+    const float gain = part->gain * (1.0f / 32768.0f);
+    return from_end < part->fade ? gain * ((float)from_end + 0.5f) / (float)part->fade : gain;
+}
+
+/* Adds to out[i] sample first + i of a clip, for i < count, as far as the part covers it. */
+CM_INLINE void add_part(const cm_part *part, const int16_t *source, int64_t first, int count, float *restrict out)
+{
+    const int64_t begin = part->at - first;
+    const int from = (int)cm_clamp(begin, 0, count), to = (int)cm_clamp(begin + part->length, from, count);
+    const int64_t step = part->backwards ? -1 : 1, last = part->length - 1;
+    const int16_t *restrict samples = source + part->from + (part->backwards ? last : 0);
+    if (part->fade > 0 || part->backwards) {
+        for (int i = from; i < to; i++)
+            out[i] += faded(part, i - begin) * (float)samples[step * (i - begin)];
+        return;
+    }
+    const float gain = part->gain * (1.0f / 32768.0f);
+    for (int i = from; i < to; i++)
+        out[i] += gain * (float)samples[i - begin];
+}
+
 /* `count` samples of one clip from `first` on, with silence before its start and after its end. */
 CM_INLINE void stretch_of(const cm_clip *clip, int64_t first, int count, float *restrict out)
 {
-    const int from = (int)cm_clamp(-first, 0, count), to = (int)cm_clamp(clip->samples - first, from, count);
-    memset(out, 0, sizeof(float) * (size_t)from);
-    memset(out + to, 0, sizeof(float) * (size_t)(count - to));
-    if (clip->i16) {
-        const int16_t *restrict source = clip->i16 + first;
-        for (int i = from; i < to; i++)
-            out[i] = (float)source[i] * (1.0f / 32768.0f);
-    } else if (to > from) {
-        memcpy(out + from, clip->f32 + first + from, sizeof(float) * (size_t)(to - from));
+    memset(out, 0, sizeof(float) * (size_t)count);
+    for (int64_t p = 0; p < clip->part_count; p++)
+        add_part(&clip->parts[p], clip->sources[clip->parts[p].source], first, count, out);
+    if (clip->f32) {
+        const int from = (int)cm_clamp(-first, 0, count), to = (int)cm_clamp(clip->samples - first, from, count);
+        if (to > from)
+            memcpy(out + from, clip->f32 + first + from, sizeof(float) * (size_t)(to - from));
     }
 }
 

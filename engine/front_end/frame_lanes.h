@@ -126,8 +126,8 @@ CM_INLINE void LANED(power_spectrum)(const vec *re, const vec *im, vec *power)
     power[LANED(power_place)(CM_HALF_FFT / 2)] = re[middle] * re[middle] + im[middle] * im[middle];
 }
 
-/* Mel filters over the power, then log(power + floor) - log(floor). */
-CM_INLINE void LANED(mel_log)(const vec *restrict power, float *restrict mel)
+/* Mel filters over the power, relative to the floor. */
+CM_INLINE void LANED(mel_power)(const vec *restrict power, float *restrict mel)
 {
     const float *weight = cm_mel_weight;
     for (int b = 0; b < CM_MEL_BANDS; b++) {
@@ -142,18 +142,30 @@ CM_INLINE void LANED(mel_log)(const vec *restrict power, float *restrict mel)
         if (k < count)
             odd += power[LANED(power_place)(first + k)] * weight[k];
         weight += count;
-        *(vec *)(mel + b * CM_LANES) = (even + odd) * CM_INVERSE_POWER_FLOOR + 1.0f;
+        *(vec *)(mel + b * CM_LANES) = (even + odd) * CM_INVERSE_POWER_FLOOR;
     }
-    CM_INDEPENDENT for (int i = 0; i < CM_MEL_BANDS * CM_LANES; i++)
-        mel[i] = cm_log(mel[i]);
 }
 
-/* One frame: CM_WINDOW samples in, CM_MEL_BANDS log-mel values out. `re`, `im` and `power` are CM_HALF_FFT long. */
-CM_INLINE void LANED(log_mel_frame)(const CM_SAMPLE *samples, vec *re, vec *im, vec *power, float *mel)
+/* log(power + floor) - log(floor), in place. */
+CM_INLINE void LANED(log_power)(float *restrict mel)
+{
+    CM_INDEPENDENT for (int i = 0; i < CM_MEL_BANDS * CM_LANES; i++)
+        mel[i] = cm_log(mel[i] + 1.0f);
+}
+
+/* The mel power of one frame of CM_WINDOW samples. `re`, `im` and `power` are CM_HALF_FFT long. */
+CM_INLINE void LANED(mel_frame)(const CM_SAMPLE *samples, vec *re, vec *im, vec *power, float *mel)
 {
     LANED(fourier)(samples, re, im);
     LANED(power_spectrum)(re, im, power);
-    LANED(mel_log)(power, mel);
+    LANED(mel_power)(power, mel);
+}
+
+/* One frame: CM_WINDOW samples in, CM_MEL_BANDS log-mel values out. */
+CM_INLINE void LANED(log_mel_frame)(const CM_SAMPLE *samples, vec *re, vec *im, vec *power, float *mel)
+{
+    LANED(mel_frame)(samples, re, im, power, mel);
+    LANED(log_power)(mel);
 }
 
 #ifdef CM_WHOLE_CLIPS
@@ -196,6 +208,44 @@ CM_INLINE void LANED(transpose)(const float *rows, int step, vec *restrict out)
 #endif
 }
 
+/* Another microphone and a room for each clip: see cm_augment. */
+typedef struct {
+    vec colour[CM_MEL_BANDS], echo[CM_MEL_BANDS];
+    vec decay, gain;
+} LANED(room);
+
+/* The rooms of CM_LANES clips. Returns whether any of them changes its clip. */
+static int LANED(room_of)(const cm_clip *clips, LANED(room) *room)
+{
+    float numbers[CM_LANES], decay[CM_LANES], gain[CM_LANES];
+    int changed = 0;
+    memset(room->echo, 0, sizeof room->echo);
+    for (int b = 0; b < CM_MEL_BANDS; b++) {
+        for (int l = 0; l < CM_LANES; l++)
+            numbers[l] = clips[l].colour ? clips[l].colour[b] : 1.0f;
+        memcpy(&room->colour[b], numbers, sizeof numbers);
+    }
+    for (int l = 0; l < CM_LANES; l++) {
+        changed |= clips[l].colour != NULL || clips[l].room_gain > 0;
+        decay[l] = clips[l].room_decay;
+        gain[l] = (1.0f - clips[l].room_decay) * clips[l].room_gain;
+    }
+    memcpy(&room->decay, decay, sizeof decay);
+    memcpy(&room->gain, gain, sizeof gain);
+    return changed;
+}
+
+/* Colours the mel power of one frame and adds its echo. */
+static void LANED(in_room)(LANED(room) *room, float *mel)
+{
+    for (int b = 0; b < CM_MEL_BANDS; b++) {
+        vec *power = (vec *)(mel + b * CM_LANES);
+        *power *= room->colour[b];
+        room->echo[b] = room->decay * room->echo[b] + room->gain * *power;
+        *power += room->echo[b];
+    }
+}
+
 /* CM_LANES clips, a tile of frames at a time. A tile begins with the CM_WINDOW - CM_HOP samples before it. Value b of
  * frame t of lane l goes to out[l * lane_step + b * band_step + t * frame_step]. */
 static void LANED(log_mel_clips)(const cm_clip *clips, int64_t samples, cm_front_end_work *work, float *out,
@@ -203,6 +253,8 @@ static void LANED(log_mel_clips)(const cm_clip *clips, int64_t samples, cm_front
 {
     const int past = CM_WINDOW - CM_HOP, tile = CM_TILE_FRAMES * CM_HOP;
     const int64_t frames = samples / CM_HOP;
+    LANED(room) room;
+    const int changed = LANED(room_of)(clips, &room);
     memset(work->samples, 0, sizeof(float) * (size_t)past * CM_LANES);
     for (int64_t start = 0; start < frames; start += CM_TILE_FRAMES) {
         const int count = (int)cm_clamp(frames - start, 0, CM_TILE_FRAMES);
@@ -211,8 +263,11 @@ static void LANED(log_mel_clips)(const cm_clip *clips, int64_t samples, cm_front
         for (int i = 0; i < count * CM_HOP; i += CM_LANES)
             LANED(transpose)(work->gathered + i, tile, (vec *)work->samples + past + i);
         for (int t = 0; t < count; t++) {
-            LANED(log_mel_frame)((const vec *)work->samples + t * CM_HOP, (vec *)work->re, (vec *)work->im,
-                                 (vec *)work->power, work->mel);
+            LANED(mel_frame)((const vec *)work->samples + t * CM_HOP, (vec *)work->re, (vec *)work->im,
+                             (vec *)work->power, work->mel);
+            if (changed)
+                LANED(in_room)(&room, work->mel);
+            LANED(log_power)(work->mel);
             for (int b = 0; b < CM_MEL_BANDS; b++)
                 for (int l = 0; l < CM_LANES; l++)
                     out[l * lane_step + b * band_step + (start + t) * frame_step] = work->mel[b * CM_LANES + l];

@@ -135,5 +135,6 @@ CM_INLINE void quad_log_mel_frame(const float *samples, float *scratch, float *m
     quad_stage(other_re, other_im, re, im, 16);
     quad_stage(re, im, other_re, other_im, 64);
     quad_power(other_re, other_im, power);
-    mel_log_x1(power, mel);
+    mel_power_x1(power, mel);
+    log_power_x1(mel);
 }

@@ -36,68 +36,73 @@ static cm_walk widest(int64_t count)
     return (cm_walk){ 1, log_mel_clips_x1 };
 }
 
-static cm_clip clip_at(const int16_t *i16, const float *f32, int64_t index, int64_t samples, const cm_augment *augment,
-                       const float *noise)
+/* Clip `index` of a batch without its samples. */
+static cm_clip augmented(const cm_augmentation *augmentation, int64_t index, int64_t samples)
 {
     cm_clip clip = NO_CLIP;
-    clip.i16 = i16 ? i16 + index * samples : NULL;
-    clip.f32 = f32 ? f32 + index * samples : NULL;
     clip.samples = samples;
-    if (augment) {
-        clip.shift = augment[index].shift;
-        clip.speed = augment[index].speed;
-        clip.noise_speed = augment[index].noise_speed;
-        clip.noise_gain = augment[index].noise_gain;
-        clip.noise = noise + augment[index].noise_offset;
+    if (augmentation) {
+        const cm_augment *augment = augmentation->clips + index;
+        clip.shift = augment->shift;
+        clip.speed = augment->speed;
+        clip.noise_speed = augment->noise_speed;
+        clip.noise_gain = augment->noise_gain;
+        clip.noise = augmentation->noise + augment->noise_offset;
+        clip.colour = augment->colour < 0 ? NULL : augmentation->colours + CM_MEL_BANDS * (int64_t)augment->colour;
+        clip.room_decay = augment->room_decay;
+        clip.room_gain = augment->room_gain;
     }
     return clip;
 }
 
-/* Computes the clips in the widest groups that are left. */
-static void log_mel(const int16_t *i16, const float *f32, int64_t count, int64_t samples, const cm_augment *augment,
-                    const float *noise, cm_front_end_work *work, float *out)
+static cm_clip mixed(const cm_mixes *mixes, int64_t index, int64_t samples, const cm_augmentation *augmentation)
+{
+    cm_clip clip = augmented(augmentation, index, samples);
+    clip.sources = mixes->sources;
+    clip.parts = mixes->parts + mixes->first_part[index];
+    clip.part_count = mixes->first_part[index + 1] - mixes->first_part[index];
+    return clip;
+}
+
+/* Computes the clips in groups, each as wide as the number of clips that are left allows. One of `mixes` and `f32` is set. */
+static void log_mel(const cm_mixes *mixes, const float *f32, int64_t count, int64_t samples,
+                    const cm_augmentation *augmentation, cm_front_end_work *work, float *out)
 {
     const int64_t frames = samples / CM_HOP, picture = CM_MEL_BANDS * frames;
     for (int64_t index = 0; index < count;) {
         const cm_walk walk = widest(count - index);
         cm_clip clips[CM_BATCH_LANES];
-        for (int l = 0; l < walk.width; l++)
-            clips[l] = clip_at(i16, f32, index + l, samples, augment, noise);
+        for (int l = 0; l < walk.width; l++) {
+            clips[l] = mixes ? mixed(mixes, index + l, samples, augmentation) : augmented(augmentation, index + l, samples);
+            clips[l].f32 = f32 ? f32 + (index + l) * samples : NULL;
+        }
         walk.log_mel(clips, samples, work, out + index * picture, picture, frames, 1);
         index += walk.width;
     }
 }
 
-void cm_log_mel_i16(const int16_t *clips, int64_t count, int64_t samples, const cm_augment *augment,
-                    const float *noise, cm_front_end_work *work, float *out)
+void cm_log_mel_f32(const float *clips, int64_t count, int64_t samples, const cm_augmentation *augmentation,
+                    cm_front_end_work *work, float *out)
 {
-    log_mel(clips, NULL, count, samples, augment, noise, work, out);
+    log_mel(NULL, clips, count, samples, augmentation, work, out);
 }
 
-void cm_log_mel_f32(const float *clips, int64_t count, int64_t samples, const cm_augment *augment,
-                    const float *noise, cm_front_end_work *work, float *out)
+void cm_log_mel_mixes(const cm_mixes *mixes, int64_t count, int64_t samples, const cm_augmentation *augmentation,
+                      cm_front_end_work *work, float *out)
 {
-    log_mel(NULL, clips, count, samples, augment, noise, work, out);
+    log_mel(mixes, NULL, count, samples, augmentation, work, out);
 }
 
-void cm_log_mel_lanes(const int16_t *clips, const int64_t *rows, int64_t count, int64_t samples,
-                      const cm_augment *augment, const float *noise, cm_front_end_work *work, float *out, int lanes,
+void cm_log_mel_lanes(const cm_mixes *mixes, int64_t first, int64_t count, int64_t samples,
+                      const cm_augmentation *augmentation, cm_front_end_work *work, float *out, int lanes,
                       int64_t band_step, int64_t frame_step)
 {
     cm_clip lane[CM_BATCH_LANES];
-    for (int64_t l = 0; l < lanes; l++) {
-        lane[l] = NO_CLIP;
-        if (l >= count)
-            continue;
-        lane[l] = clip_at(NULL, NULL, l, samples, augment, noise);
-        if (rows[l] < 0)
-            lane[l].samples = 0, lane[l].speed = 1;
-        else
-            lane[l].i16 = clips + rows[l] * samples;
-    }
-    for (int first = 0; first < lanes;) {
-        const cm_walk walk = widest(lanes - first);
-        walk.log_mel(lane + first, samples, work, out + first, 1, band_step, frame_step);
-        first += walk.width;
+    for (int64_t l = 0; l < lanes; l++)
+        lane[l] = first + l < count ? mixed(mixes, first + l, samples, augmentation) : NO_CLIP;
+    for (int l = 0; l < lanes;) {
+        const cm_walk walk = widest(lanes - l);
+        walk.log_mel(lane + l, samples, work, out + l, 1, band_step, frame_step);
+        l += walk.width;
     }
 }

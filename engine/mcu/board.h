@@ -9,7 +9,7 @@ void board_print(const char *text);
 /* Ends the program. Code 0 means success. */
 void board_leave(uint32_t code);
 
-/* A clock, and the number of instructions between two readings, including one reading; 0 if they are not counted. */
+/* A clock, and the number of instructions between two readings, one reading included; 0 if they are not counted. */
 uint32_t board_clock(void);
 uint32_t board_instructions(uint32_t before, uint32_t after);
 

@@ -13,6 +13,23 @@ void cm_score_clips(cm_stream *stream, const int16_t *clips, int64_t samples, co
     }
 }
 
+int64_t cm_window_scores(cm_stream *stream, const int16_t *samples, int64_t count, int64_t most, float *scores)
+{
+    int64_t windows = 0, newest = cm_scores(stream, NULL, NULL);
+    while (count > 0) {
+        const size_t used = cm_push_i16(stream, samples, (size_t)count);
+        samples += used, count -= (int64_t)used;
+        const int64_t here = cm_scores(stream, NULL, NULL);
+        if (here == newest)
+            continue;
+        newest = here;
+        if (windows < most)
+            cm_scores(stream, scores + windows * stream->model->classes, NULL);
+        windows++;
+    }
+    return windows;
+}
+
 void cm_unit_frames(cm_stream *stream, const float *picture, float *frames)
 {
     const int half = stream->sizes.half, width = stream->model->width / 2;

@@ -3,8 +3,8 @@
     python engine/python/interface.py            write circlematch/_engine.pyi
     python engine/python/interface.py --check    fail if the stub on disk is not what would be written
 
-A header is read as cffi reads C: comments, C++ and preprocessor lines go, except definitions of whole numbers, which
-become constants of `lib`, and CM_REAL becomes float or double.
+cffi reads plain C, so comments, C++ and preprocessor lines are removed from a header. Definitions of whole numbers
+stay: they become constants of `lib`. CM_REAL becomes float or double.
 """
 
 from __future__ import annotations

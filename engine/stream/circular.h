@@ -4,8 +4,8 @@
  * Lengths and cross moments do not change when all response curves are rotated by the same angle. So a frame's angle is
  * its number in the stream modulo T, as in a ring buffer, and nothing is realigned when the window moves.
  *
- * There are five sums for each response curve e: of x = e^e, and of x times the cosine and the sine of the angle and of
- * twice the angle.
+ * There are five sums for each response curve. With x = exp(response) and the angle a of the frame, they are those of
+ * x, x cos a, x sin a, x cos 2a and x sin 2a.
  */
 #ifndef CM_CIRCULAR_H
 #define CM_CIRCULAR_H

@@ -14,8 +14,8 @@
 #define SPAN_BLOCKS 0                   /* at once */
 #endif
 
-/* How many kept frames to read with frame `in_block` of a block, half a window in all: one with the first frame, which
- * also stores the previous block, one with the last, which also decides, and six with each of the others. */
+/* How many kept frames the pass reads with frame `in_block` of a block: one with the first, which also stores the
+ * previous block, one with the last, which also decides, and six with each of the others. A block reads half a window. */
 CM_INLINE int span_share(int in_block)
 {
     return in_block == 0 || in_block == BLOCK_FRAMES - 1 ? 1 : 6;

@@ -1,4 +1,4 @@
-/* Declares the functions of one level, which train.c calls. LEVEL makes their names. */
+/* Declares the functions of one level, which train.c calls. LEVEL(name) is the function's name in this build. */
 
 size_t LEVEL(cm_train_size)(const cm_train_config *config);
 cm_train *LEVEL(cm_train_open)(const cm_train_config *config, void *block);

@@ -148,15 +148,14 @@ static void chunk_begin(worker_state *worker, const cm_train_batch *batch, int f
 {
     for (int l = 0; l < LANES; l++)
         chunk->present[l] = first + l < batch->examples;
-    if (batch->clips) {
+    if (batch->mixes) {
         lanes *to = chunk->picture + PICTURE_FRAMES + 2;
-        const cm_augment *augment = batch->augment ? batch->augment + first : NULL;
 #ifdef CM_SINGLE
-        cm_log_mel_lanes(batch->clips, batch->rows + first, batch->examples - first, CM_HOP * T, augment, batch->noise,
-                         worker->front_end, (float *)to, LANES, PICTURE_FRAMES * LANES, LANES);
+        cm_log_mel_lanes(batch->mixes, first, batch->examples, CM_HOP * T, batch->augmentation, worker->front_end,
+                         (float *)to, LANES, PICTURE_FRAMES * LANES, LANES);
 #else
-        cm_log_mel_lanes(batch->clips, batch->rows + first, batch->examples - first, CM_HOP * T, augment, batch->noise,
-                         worker->front_end, (float *)worker->mel, LANES, T * LANES, LANES);
+        cm_log_mel_lanes(batch->mixes, first, batch->examples, CM_HOP * T, batch->augmentation, worker->front_end,
+                         (float *)worker->mel, LANES, T * LANES, LANES);
         for (int f = 0; f < F; f++)
             for (int t = 0; t < T; t++)
                 to[f * PICTURE_FRAMES + t] = __builtin_convertvector(worker->mel[f * T + t], lanes);

@@ -46,13 +46,11 @@ typedef struct {
     int64_t steps;            /* optimiser steps taken */
 } cm_train_memory;
 
-/* One batch: clips with their augmentation, or log-mel spectrograms (examples, 32, 100). */
+/* One batch: clips of one second with their augmentation, or log-mel spectrograms (examples, 32, 100). */
 typedef struct {
-    const int16_t *clips;     /* (any number, 16000), or NULL */
-    const int64_t *rows;      /* the clip of each example; a negative row is silence */
-    const cm_augment *augment;
-    const float *noise;
-    const CM_REAL *pictures;  /* used if clips is NULL */
+    const cm_mixes *mixes;    /* a clip for each example; or NULL */
+    const cm_augmentation *augmentation;  /* or NULL */
+    const CM_REAL *pictures;  /* used if mixes is NULL */
     const CM_REAL *targets;   /* (examples, K): target probabilities; each row adds up to 1 */
     int32_t examples;
     uint32_t seed;            /* of dropout */

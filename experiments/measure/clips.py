@@ -6,8 +6,9 @@ Both versions of Speech Commands split their speakers by the same rule, so no sp
 
 For the release models, missed words are counted by the level of their loudest 0.2 s. Some recordings of Speech Commands
 are inaudible; classifying one of them as silence counts as an error. The record also has the classes that the model of
-the paper's recipe gives these words. v0.02 left out faint, truncated and unclear recordings of v0.01: for the keywords
-that the composite takes from v0.02, validation recordings that v0.02 kept and those it left out are counted separately.
+the paper's recipe gives these words. v0.02 left out faint, truncated and unclear recordings of v0.01. So
+for keywords that the composite takes from v0.02, validation recordings are counted separately: those that v0.02 kept,
+and those that it left out.
 """
 
 from __future__ import annotations

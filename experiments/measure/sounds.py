@@ -7,8 +7,8 @@ Records go to results/measure/sounds.jsonl. ESC-50 (Piczak, 2015) is CC BY-NC: m
 trained on it. The first fold is used to choose a recipe or a seed, the other four to measure. Every second is
 classified as a clip, and the detector processes the whole recording with its usual threshold.
 
-With --first-fold the record also has the validation accuracy at equal false accepts, by which seeds are compared: the
-silence bias is the smallest with which fewer than 2% of the fold's seconds are classified as a keyword.
+With --first-fold the record also has the validation accuracy at equal false accepts, by which seeds are compared. For
+it, the silence bias is the smallest with which fewer than 2% of the fold's seconds are classified as a keyword.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def biased(model: circlematch.Model, scores: Scores, bias: float) -> Scores:
 def at_equal_sounds(
     model: circlematch.Model, sounds: npt.NDArray[np.int16], validation: ClipSet
 ) -> dict[str, float] | None:
-    """Validation with the smallest silence bias that leaves fewer than SHARE false accepts; None if none does."""
+    """Validation with the smallest silence bias that leaves a share of false accepts below SHARE; None if none does."""
     keyword = np.array([label not in BACKGROUND for label in model.labels])
     of_sounds, of_words = model.scores(sounds), model.scores(validation.audio, validation.rows)
     for bias in BIASES:

@@ -44,8 +44,8 @@ from records import (
 from circlematch.data.dataset import SILENCE, UNKNOWN
 from circlematch.detection import BACKGROUND
 from circlematch.errors import CircleMatchError
-from circlematch.model import MODEL_FILE, Card, read_model
-from circlematch.pretrained import load, names
+from circlematch.model import MODEL_FILE, Card, load, read_model
+from circlematch.pretrained import names
 from circlematch.safetensors import digest
 
 WEIGHTS = ROOT / "circlematch" / "weights"

@@ -12,8 +12,8 @@ explain.png           what `circlematch explain` draws of a word that was synthe
 Our figures and the paper's have digital zero for silence; a peer has the silence of its own source, zero or noise.
 Peers are networks of up to 30,000 parameters whose 12-class accuracy is published. Ablations are left out, and
 of a study of many networks (kws_streaming) the best one is shown. LMU, TKWS, LiCoNet and SAMSTeG are left out
-because their version or classes are not known. Each entry of peers.json has its source. If the figure was read
-elsewhere, a note says so, and the peer has another mark.
+because their version or classes are not known. Each entry of peers.json has its source. If a figure was quoted
+from elsewhere, a note says so, and the peer has another mark.
 """
 
 from __future__ import annotations
@@ -214,7 +214,7 @@ def _write_names(axes: Axes, names: list[tuple[str, Point]]) -> None:
 
 
 def _lines(axes: Axes) -> list[tuple[Point, Point]]:
-    """All pieces of curves and error bars, by their ends."""
+    """All line segments of curves and error bars, by their ends."""
     curves = [line.get_xydata() for line in axes.get_lines() if line.get_linestyle() != "None"]
     bars = [bar for cloud in axes.collections if isinstance(cloud, LineCollection) for bar in cloud.get_segments()]
     return [((a[0], a[1]), (b[0], b[1])) for path in (*curves, *bars) for a, b in pairwise(path)]

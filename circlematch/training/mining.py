@@ -1,0 +1,63 @@
+"""Hard negatives: windows of recordings without keywords that the network takes for keywords.
+
+The engine streams a thousand times faster than sound, so a network in training can be run over all negatives every few
+epochs. A window counts as hard if a keyword that its transcript does not have is more probable than LEAST.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from circlematch.config import FRONT_END
+from circlematch.data.bank import Bank
+from circlematch.detection import BACKGROUND, BLOCK_FRAMES
+from circlematch.engine import Engine
+from circlematch.threads import in_slices
+
+__all__ = ["hard_windows", "kept"]
+
+LEAST = 0.1
+MOST = 20_000  # windows that are kept, the newest first
+AROUND = 2  # windows: the encoder looks back and ahead by less
+CLIP, STEP = FRONT_END.clip_samples, BLOCK_FRAMES * FRONT_END.hop_samples
+
+Numbers = npt.NDArray[np.int64]
+
+
+def hard_windows(engine: Engine, labels: Sequence[str], bank: Bank, threads: int | None = None) -> Numbers:
+    """The first samples of all hard windows, the most probable keyword first."""
+    scores = _scores(engine, bank.audio, threads)
+    keywords = np.array([label not in BACKGROUND for label in labels])
+    powers = np.exp(scores - scores.max(axis=1, keepdims=True))
+    probabilities = np.where(keywords, powers / powers.sum(axis=1, keepdims=True), 0)
+    said = np.stack([~bank.lacking([label]) for label in labels], axis=1)  # (R, K)
+    at = np.arange(len(scores)) * STEP
+    probabilities[said[bank.recording_at(at + CLIP // 2)]] = 0
+    highest = probabilities.max(axis=1)
+    hard = np.flatnonzero(highest > LEAST)
+    return at[hard[np.argsort(-highest[hard], kind="stable")]]
+
+
+def _scores(engine: Engine, audio: npt.NDArray[np.int16], threads: int | None) -> npt.NDArray[np.float32]:
+    """The scores of every window. A thread's piece begins with windows of the piece before, whose scores are left out,
+    and ends with the sound that the encoder looks ahead to.
+    """
+    windows = max((audio.size - CLIP) // STEP - AROUND + 1, 0)
+    out = np.empty((windows, engine.classes), dtype=np.float32)
+
+    def run(piece: slice) -> None:
+        first = max(piece.start - AROUND, 0)
+        scores = engine.window_scores(audio[first * STEP : (piece.stop - 1 + AROUND) * STEP + CLIP])
+        out[piece] = scores[piece.start - first :][: piece.stop - piece.start]
+
+    in_slices(run, windows, threads)
+    return out
+
+
+def kept(new: Numbers, before: Numbers) -> Numbers:
+    """The windows to train with: the new ones and, as far as there is room, those of before."""
+    both, first = np.unique(np.concatenate([new, before]), return_index=True)
+    return both[np.argsort(first, kind="stable")][:MOST]
