@@ -15,7 +15,7 @@ from importlib import resources
 from typing import Any
 
 from circlematch import pretrained
-from circlematch.model import Model
+from circlematch.model import Model, load
 
 __all__ = ["PageServer", "page"]
 
@@ -28,7 +28,7 @@ HOSTS = ("localhost", LOOPBACK)
 
 def page(chosen: Model) -> bytes:
     """The page with the released models for use. It begins with the chosen model, which may be any."""
-    released = [pretrained.load(name) for name in pretrained.names()]
+    released = [load(name) for name in pretrained.names()]
     models = [model for model in released if model.card.task != FOR_COMPARISON]
     if chosen.compact not in (model.compact for model in models):
         models.append(chosen)

@@ -71,7 +71,7 @@ def models(tmp_path: Path) -> dict[str, Path]:
     """The compact forms of all released models."""
     files = {name: tmp_path / f"{name}.bin" for name in pretrained.names()}
     for name, file in files.items():
-        file.write_bytes(pretrained.load(name).compact)
+        file.write_bytes(circlematch.load(name).compact)
     return files
 
 
@@ -92,7 +92,7 @@ def test_scores_and_hits_equal_those_of_the_host(
     found = ask("scores", module=repository / "web" / build, models=list(models.values()), samples=file)
     for (name, path), of_module in zip(models.items(), found, strict=True):
         expected, hits = of_the_host(path.read_bytes(), samples)
-        labels = pretrained.load(name).labels
+        labels = circlematch.load(name).labels
         assert np.abs(np.array(of_module["windows"]) - expected).max() < TOLERANCE, name
         assert len(hits) >= 4
         assert [(hit["label"], hit["start"], hit["end"]) for hit in of_module["hits"]] == [
@@ -130,7 +130,7 @@ def test_a_module_needs_nothing_and_its_names_begin_as_those_of_the_engine(
 
 def write_variant(path: Path, network: Network, seed: int) -> None:
     """A model file with another network and random weights, its running statistics included."""
-    card = pretrained.load("d4-gsc").card
+    card = circlematch.load("d4-gsc").card
     labels = (*(f"wörd {number}" for number in range(network.classes - 1)), "silence")
     generator = np.random.default_rng(seed)
     tensors = {

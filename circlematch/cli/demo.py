@@ -6,10 +6,10 @@ import argparse
 import webbrowser
 from pathlib import Path
 
-from circlematch import pretrained
 from circlematch.cli.options import DEFAULT_MODEL, Commands, add_command
 from circlematch.errors import UsageError
 from circlematch.files import write_atomically
+from circlematch.model import load
 from circlematch.page import PageServer, page
 
 LAST_PORT = 65_535
@@ -44,7 +44,7 @@ def _port(text: str) -> int:
 
 def run(options: argparse.Namespace) -> int:
     """Serve the page until Ctrl-C, or write it."""
-    content = page(pretrained.load(options.model))
+    content = page(load(options.model))
     if options.out is not None:
         if options.out.is_dir():
             raise UsageError(f"{options.out} is a folder; give a file, such as {options.out / 'index.html'}")
