@@ -13,6 +13,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -123,6 +124,33 @@ def test_modules_with_the_same_name_are_not_joined(tmp_path: Path) -> None:
     (tmp_path / "b.js").write_text("export const b = 1;\nfunction twice() {}\n")
     with pytest.raises(SystemExit, match="two modules have the name twice"):
         join.joined(tmp_path / "a.js")
+
+
+def luminance(colour: str) -> float:
+    """The relative luminance of WCAG 2."""
+    parts = [int(colour[place : place + 2], 16) / 255 for place in (1, 3, 5)]
+    red, green, blue = (part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts)
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+def contrast(one: str, other: str) -> float:
+    lower, higher = sorted((luminance(one), luminance(other)))
+    return (higher + 0.05) / (lower + 0.05)
+
+
+@pytest.mark.parametrize("theme", ["LIGHT", "DARK"])
+def test_curves_rise_in_lightness_and_stand_out_so_every_kind_of_vision_tells_them_apart(
+    repository: Path, theme: str
+) -> None:
+    text = (repository / "web" / "page" / "palette.js").read_text()
+    palette = re.search(rf"const {theme} = \{{(.*?)\n\}};", text, re.DOTALL)[1]
+    curves = re.findall(r'"(#\w{6})"', re.search(r"curves: \[(.*?)\]", palette)[1])
+    named = dict(re.findall(r'(\w+): "(#\w{6})"', palette))
+    levels = [luminance(colour) for colour in curves]
+    assert len(curves) == 5
+    assert all(after > 1.1 * before for before, after in pairwise(levels))
+    assert min(contrast(colour, named["panel"]) for colour in (*curves, named["accent"])) >= 3
+    assert contrast(named["muted"], named["panel"]) >= 4.5
 
 
 def test_the_server_answers_this_computer_with_the_page(server: PageServer, content: bytes) -> None:
