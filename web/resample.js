@@ -1,12 +1,12 @@
 /**
  * From any sampling rate to 16 kHz: a polyphase filter, a Kaiser-windowed sinc. Passes up to 0.45 of the lower rate
- * (7.2 kHz of 16 kHz) within 0.01 dB, stops from 0.5375 on (8.6 kHz) by 80 dB, so what is folded back lies above 7.4 kHz.
+ * (7.2 kHz of 16 kHz) within 0.01 dB, stops from 0.55 on (8.8 kHz) by 70 dB, so what is folded back lies above 7.2 kHz.
  * Linear phase, without delay in time: output n stands for the input at n * from / to.
  */
 
 const PASSES = 0.45;
-const STOPS = 0.5375;
-const STOPPED_DB = 80;
+const STOPS = 0.55;
+const STOPPED_DB = 70;
 
 export class Resampler {
   #rows; // one filter for each place that an output can have between two inputs
@@ -25,9 +25,10 @@ export class Resampler {
     this.#up = to / common;
     this.#down = from / common;
     const lower = Math.min(from, to);
-    this.#half = Math.ceil((STOPPED_DB - 7.95) / (14.36 * (((STOPS - PASSES) * lower) / from)) / 2);
+    const taps = (STOPPED_DB - 7.95) / (14.36 * (((STOPS - PASSES) * lower) / from));
+    this.#half = 2 * Math.ceil(taps / 4);
     this.#rows = from === to ? [] : filters(this.#up, this.#half, (((PASSES + STOPS) / 2) * lower) / from);
-    this.#kept = new Float32Array(4096);
+    this.#kept = new Float64Array(4096);
     this.#count = this.#half - 1; // zeros before the first input
   }
 
@@ -62,7 +63,7 @@ export class Resampler {
   #append(samples) {
     const needed = this.#count + samples.length;
     if (needed > this.#kept.length) {
-      const larger = new Float32Array(2 * needed);
+      const larger = new Float64Array(2 * needed);
       larger.set(this.#kept.subarray(0, this.#count));
       this.#kept = larger;
     }
@@ -71,15 +72,16 @@ export class Resampler {
   }
 }
 
-/** The sum of row[i] * kept[first + i], two at a time; a row has an even number of taps. */
+/** The sum of row[i] * kept[first + i], four at a time; a row has a multiple of four taps. */
 function product(row, kept, first) {
-  let even = 0;
-  let odd = 0;
-  for (let i = 0; i < row.length; i += 2) {
-    even += row[i] * kept[first + i];
-    odd += row[i + 1] * kept[first + i + 1];
+  let [a, b, c, d] = [0, 0, 0, 0];
+  for (let i = 0, at = first; i < row.length; i += 4, at += 4) {
+    a += row[i] * kept[at];
+    b += row[i + 1] * kept[at + 1];
+    c += row[i + 2] * kept[at + 2];
+    d += row[i + 3] * kept[at + 3];
   }
-  return even + odd;
+  return a + b + (c + d);
 }
 
 function divisor(a, b) {
@@ -97,7 +99,7 @@ function filters(up, half, cutoff) {
       row[i] = sinc(2 * cutoff * x) * bessel(beta * Math.sqrt(Math.max(0, 1 - (x / half) ** 2)));
       sum += row[i];
     }
-    return Float32Array.from(row, (tap) => tap / sum);
+    return row.map((tap) => tap / sum);
   });
 }
 

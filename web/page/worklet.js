@@ -4,7 +4,7 @@ import { Resampler } from "../resample.js";
 import { BANDS, PROTOTYPES, Stream } from "../stream.js";
 import { LostSound } from "./lost.js";
 
-const SENT_FRAMES = 2; // so many at least in one message
+const GATHERED = 1024; // samples that are processed together: the calls for each 128 would cost as much as the work
 
 class Listener extends AudioWorkletProcessor {
   constructor({ processorOptions: { wasm, model } }) {
@@ -12,6 +12,8 @@ class Listener extends AudioWorkletProcessor {
     this.module = new WebAssembly.Module(wasm);
     this.resampler = new Resampler(sampleRate);
     this.lost = new LostSound(sampleRate);
+    this.gathered = new Float32Array(GATHERED);
+    this.filled = 0;
     this.running = true;
     this.number = 0; // of the model, so that the page can tell what an older one still computed
     this.open(model);
@@ -28,44 +30,37 @@ class Listener extends AudioWorkletProcessor {
   /** Begins a stream with a model. */
   open(model) {
     this.stream = new Stream(this.module, model, true);
-    this.frame = this.responseFrame = 0;
-    this.empty();
-  }
-
-  empty() {
-    this.batch = { sound: [], mel: [], responses: [], windows: [], hits: [] };
-    this.frames = 0;
+    this.frame = this.responseFrame = 0; // the numbers of the next log-mel frame and response
   }
 
   process([channels]) {
     if (!this.running) return false;
-    if (channels.length === 0) return true; // the microphone has not started
-    this.lost.add(channels[0].length, Date.now());
-    const samples = this.resampler.push(channels[0]);
-    const { batch } = this;
-    batch.sound.push(samples);
-    const found = this.stream.push(samples, {
-      frames: (mel, responses) => {
-        if (mel.length) batch.mel.push(mel.slice());
-        if (responses.length) batch.responses.push(responses.slice());
-        this.frames += mel.length / BANDS;
-      },
-      window: ({ newest, probabilities }) => batch.windows.push({ last: newest, probabilities: probabilities.slice() }),
-    });
-    batch.hits.push(...found);
-    if (this.frames >= SENT_FRAMES) this.send();
+    const [sound] = channels;
+    if (!sound) return true; // the microphone has not started
+    this.lost.add(sound.length, Date.now());
+    if (this.filled + sound.length > GATHERED) this.work();
+    this.gathered.set(sound, this.filled);
+    this.filled += sound.length;
     return true;
   }
 
-  send() {
-    const { windows, hits } = this.batch;
-    const [sound, mel, responses] = [this.batch.sound, this.batch.mel, this.batch.responses].map(joined);
-    const { frame, responseFrame } = this;
+  /** Processes what was gathered, and sends the result. */
+  work() {
+    const sound = this.resampler.push(this.gathered.subarray(0, this.filled)).slice();
+    this.filled = 0;
+    const [mels, curves, windows] = [[], [], []];
+    const hits = this.stream.push(sound, {
+      frames: (mel, responses) => {
+        mels.push(mel.slice());
+        curves.push(responses.slice());
+      },
+      window: ({ newest, probabilities }) => windows.push({ last: newest, probabilities: probabilities.slice() }),
+    });
+    const [mel, responses] = [joined(mels), joined(curves)];
+    const { number, frame, responseFrame } = this;
+    const lostFrames = Math.round(this.lost.lostMs / 10);
     this.frame += mel.length / BANDS;
     this.responseFrame += responses.length / (PROTOTYPES * Math.max(1, this.stream.paddedClasses));
-    this.empty();
-    const lostFrames = Math.round(this.lost.lostMs / 10);
-    const { number } = this;
     this.port.postMessage({ number, frame, responseFrame, sound, mel, responses, windows, hits, lostFrames }, [
       ...[sound.buffer, mel.buffer, responses.buffer],
     ]);
