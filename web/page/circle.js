@@ -11,6 +11,7 @@ import { WINDOW } from "./history.js";
 import { magnitude, turns } from "./moments.js";
 
 const FULL = 2 * Math.PI;
+const POINTED = 0.06; // the least length of a moment that has a direction worth a number
 const LOUD_FRAME = 8; // mean log power of a frame at the full length of a tick
 
 /** Radii as shares of half the figure. */
@@ -146,7 +147,8 @@ function place(moment, half) {
 /** A moment q = 1 as a numbered dot at its direction and length, q = 2 as a ring at half its angle. */
 function drawMoment(context, half, { first, second }, palette, s) {
   const [x, y] = place(first, half);
-  const size = Math.max(9, half * 0.045);
+  const pointed = magnitude(first) >= POINTED;
+  const size = pointed ? Math.max(9, half * 0.045) : 3;
   context.strokeStyle = palette.curves[s];
   context.lineWidth = 1.5;
   context.beginPath();
@@ -159,7 +161,7 @@ function drawMoment(context, half, { first, second }, palette, s) {
   context.arc(x, y, size, 0, FULL);
   context.fill();
   context.stroke();
-  write(context, `${s + 1}`, x, y + 0.5, palette.panel, "center", Math.round(size * 1.25), 700);
+  if (pointed) write(context, `${s + 1}`, x, y + 0.5, palette.panel, "center", Math.round(size * 1.25), 700);
 }
 
 /** The angle of q = 2 runs twice as fast: of its two halves, the one that is nearer to q = 1. */
