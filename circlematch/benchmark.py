@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from circlematch.config import FRONT_END, Network, Recipe
+from circlematch.config import FRONT_END, Detection, Network, Recipe
 from circlematch.data.augment import Augmenter
 from circlematch.data.noise import make_pool
 from circlematch.engine import Stream
@@ -134,7 +134,8 @@ def measure_streaming(model: Model, rounds: int = 20) -> StreamSpeed:
     samples = (swell * generator.standard_normal(swell.size)).astype(np.float32)
     hops, second = samples.size // FRONT_END.hop_samples, samples[: FRONT_END.clip_samples]
     hop_chunks = samples.reshape(hops, FRONT_END.hop_samples)
-    streams = [Stream(model.engine, threshold=1.0, every_frame=every) for every in (False, True)]
+    deaf = Detection(threshold=1.0)
+    streams = [Stream(model.engine, deaf, every_frame=every) for every in (False, True)]
     spotter = Spotter(model, threshold=1.0)
 
     def feed() -> None:

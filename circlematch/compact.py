@@ -12,13 +12,14 @@ import numpy as np
 import numpy.typing as npt
 
 from circlematch._engine import lib
-from circlematch.config import FRONT_END, FrontEnd, Network, to_dict
+from circlematch.config import FRONT_END, Detection, FrontEnd, Network, to_dict
 from circlematch.errors import UsageError
 from circlematch.parameters import LIFTING_TAPS, Tensors, descriptor_mask
 
 __all__ = ["compact", "front_end_number", "why_not_compact"]
 
 MAGIC = b"CMCH"
+TAG_HITS, TAG_EACH = b"Hits", b"Each"
 QUAD = 4  # outputs that are computed side by side
 NORM_EPSILON, NORM_MOMENTUM = 1e-5, 0.1  # of PyTorch's batch norm
 LARGEST_SCALE, LARGEST_POWER = 80.0, 16.0  # of α and 1/τ
@@ -54,7 +55,7 @@ def why_not_compact(network: Network) -> str | None:
 
 
 def compact(
-    network: Network, tensors: Tensors, labels: tuple[str, ...], background: tuple[str, ...], threshold: float
+    network: Network, tensors: Tensors, labels: tuple[str, ...], background: tuple[str, ...], detection: Detection
 ) -> bytes:
     """The bytes that cm_model_open takes."""
     if (reason := why_not_compact(network)) is not None:
@@ -66,6 +67,7 @@ def compact(
     names = bytes(label in background for label in labels)
     names += b"".join(label.encode() + b"\0" for label in labels)
     names += b"\0" * (-len(names) % QUAD)
+    fields = _fields(detection)
     weights = np.concatenate([array.ravel() for array in _weights(network, given)])
     groups, features = _groups(network), _group_features(network)
     whole_numbers = [
@@ -73,18 +75,31 @@ def compact(
         *(network.classes, network.width, network.conv_channels, groups, features, 2 * network.lifting_blocks),
         *(network.prototypes, network.harmonics, FRONT_END.clip_frames, front_end_number(FRONT_END)),
     ]
-    numbers = [network.leaky_slope, 1 / network.path_temperature, network.magnitude_epsilon, scale, threshold]
+    numbers = [network.leaky_slope, 1 / network.path_temperature, network.magnitude_epsilon, scale, detection.threshold]
     body = b"".join(
         (
             np.array(whole_numbers, "<u4").tobytes(),
             np.array(numbers, "<f4").tobytes(),
-            np.array([len(names)], "<u4").tobytes(),
+            np.array([len(names), len(fields)], "<u4").tobytes(),
             names,
+            fields,
             weights.astype("<f4").tobytes(),
         )
     )
     size = len(MAGIC) + 12 + len(body)
     return MAGIC + np.array([lib.CM_MODEL_VERSION, size, zlib.crc32(body)], "<u4").tobytes() + body
+
+
+def _fields(detection: Detection) -> bytes:
+    """What a later version may add to: tagged fields."""
+    hits = [detection.windows, detection.agreeing, detection.refractory_ms]
+    hits += [detection.start_offset_ms, detection.end_offset_ms]
+    out = _field(TAG_HITS, np.array(hits, "<i4").tobytes())
+    return out + _field(TAG_EACH, np.array(detection.thresholds, "<f4").tobytes()) if detection.thresholds else out
+
+
+def _field(tag: bytes, content: bytes) -> bytes:
+    return tag + np.array([len(content)], "<u4").tobytes() + content
 
 
 def front_end_number(front_end: FrontEnd) -> int:

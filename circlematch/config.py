@@ -16,14 +16,19 @@ from circlematch.errors import UsageError
 
 __all__ = [
     "ABLATIONS",
+    "DETECTION",
     "DISTILLATION",
     "FASTEST",
     "FRONT_END",
     "LARGEST_BATCH",
+    "LARGEST_OFFSET_MS",
+    "LONGEST_REFRACTORY_MS",
+    "MOST_WINDOWS",
     "NEGATIVES",
     "OPTIMIZERS",
     "RECIPES",
     "Augmentation",
+    "Detection",
     "Finish",
     "FrontEnd",
     "Negatives",
@@ -197,6 +202,42 @@ class Negatives:
             raise UsageError(f"mined_every is {self.mined_every}; it must be a whole number of at least 1 epoch")
 
 
+MOST_WINDOWS = 16  # that the detector looks at together
+LONGEST_REFRACTORY_MS, LARGEST_OFFSET_MS = 60_000, 500
+
+
+@dataclass(frozen=True)
+class Detection:
+    """How the probabilities of windows become hits (circlematch.detection). Not in the paper."""
+
+    threshold: float = 0.5  # least probability of a hit
+    thresholds: tuple[float, ...] = ()  # one for each class; empty: `threshold` for all
+    windows: int = 7  # that are looked at together, one each 100 ms
+    agreeing: int = 6  # of these must reach the threshold
+    refractory_ms: int = 0  # after a hit, its keyword cannot be a hit again for so long
+    start_offset_ms: int = 0  # added to the start of a hit
+    end_offset_ms: int = 0  # added to its end
+
+    def __post_init__(self) -> None:
+        for value in (self.threshold, *self.thresholds):
+            if not 0 <= value <= 1:
+                raise UsageError(f"threshold is {value}; it is a probability, from 0 to 1")
+        for name, least, most in (
+            ("windows", 1, MOST_WINDOWS),
+            ("agreeing", 1, self.windows),
+            ("refractory_ms", 0, LONGEST_REFRACTORY_MS),
+            ("start_offset_ms", -LARGEST_OFFSET_MS, LARGEST_OFFSET_MS),
+            ("end_offset_ms", -LARGEST_OFFSET_MS, LARGEST_OFFSET_MS),
+        ):
+            value = getattr(self, name)
+            if not isinstance(value, int) or not least <= value <= most:
+                raise UsageError(f"{name} is {value}; it must be a whole number from {least} to {most}")
+
+    def of(self, classes: int) -> tuple[float, ...]:
+        """The threshold of every class."""
+        return self.thresholds or (self.threshold,) * classes
+
+
 OPTIMIZERS = ("adamw", "soap")
 LARGEST_BATCH = 65_536  # of the native step
 
@@ -337,8 +378,11 @@ def distilled(recipe: Recipe) -> Recipe:
 RECIPES: dict[str, Callable[[int, int], tuple[Network, Recipe]]] = {"paper": paper, "release": release}
 
 FRONT_END = FrontEnd()
+DETECTION = Detection()
 
-Config = TypeVar("Config", FrontEnd, Network, Augmentation, Negatives, Finish, Recipe, Teacher, Specification)
+Config = TypeVar(
+    "Config", FrontEnd, Network, Augmentation, Negatives, Detection, Finish, Recipe, Teacher, Specification
+)
 NESTED: dict[str, type[Any]] = {
     "augmentation": Augmentation,
     "finish": Finish,

@@ -1,13 +1,18 @@
 """From window scores to hits. A spoken keyword gives one hit, soon after its end.
 
-A window of one second slides over the recording by 100 ms. A spoken keyword scores high in several consecutive
-windows, a chance match usually in one only. The detector therefore uses the mean probability of the last three windows.
-A keyword whose mean reaches the threshold becomes the candidate. While the mean still rises, for this keyword or
-another, the candidate is replaced. The first window in which it does not rise reports the candidate as a hit, about
-half a second after the keyword's end.
+A window of one second slides over the recording by 100 ms. A spoken keyword is probable in several consecutive windows,
+what only resembles one for a moment in fewer. So a keyword's score is not its probability in one window: it is the
+highest probability that `agreeing` of the last `windows` windows reach. With 6 of 7, and 0.9 0.8 0.9 0.2 0.9 0.7 0.9
+as the last seven probabilities, the score is 0.7.
 
-After a hit, the mean of its keyword must fall below the threshold before the keyword can be a hit again. Hits do not
-overlap: a hit that starts before the end of the last one is dropped.
+A keyword whose score reaches its threshold becomes the candidate. While the score still rises by more than RISE, for
+this keyword or another, the candidate is replaced. The first window in which it does not rise reports it as a hit.
+
+Start and end of a hit are those in the middle of the windows that agree: in the window in which half of them have
+reached the threshold. The first of them have only the word's end, the last ones only its start.
+
+After a hit, the score of its keyword must fall below the threshold before the keyword can be a hit again, and
+`refractory_ms` must have passed. Hits do not overlap: a hit that starts before the end of the last one is dropped.
 
 `find_hits` is the definition; engine/stream/detection.h finds the same hits while the recording goes on, and tests
 compare the two.
@@ -15,13 +20,14 @@ compare the two.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from math import inf
 
 import numpy as np
 import numpy.typing as npt
 
-from circlematch.config import FRONT_END
+from circlematch.config import DETECTION, FRONT_END, Detection
 from circlematch.data.dataset import SILENCE, UNKNOWN
 from circlematch.errors import UsageError
 
@@ -29,27 +35,29 @@ __all__ = [
     "BACKGROUND",
     "BLOCK_FRAMES",
     "LONGEST_CLIP_MS",
-    "SMOOTHED",
-    "THRESHOLD",
+    "RISE",
     "Hit",
     "Outlook",
-    "check_threshold",
+    "Threshold",
     "find_hits",
     "is_clip",
+    "keyword_scores",
     "padded",
-    "smoothed",
+    "thresholds_in_words",
+    "with_threshold",
 ]
 
 BACKGROUND = (UNKNOWN, SILENCE)
 BLOCK_FRAMES = 10  # frames from one window to the next
-SMOOTHED = 3  # windows that a mean is taken over
-THRESHOLD = 0.8
+RISE = 1 / 64  # of a score; less does not delay a hit
 LONGEST_CLIP_MS = 1_200  # one second, and the padding that lossy formats add
+
+Probabilities = npt.NDArray[np.float32]  # (W, K)
 
 
 @dataclass(frozen=True)
 class Hit:
-    """A keyword with its probability, and its start and end in seconds from the recording's beginning."""
+    """A keyword with its score, and its start and end in seconds from the recording's beginning."""
 
     label: str
     score: float
@@ -61,13 +69,13 @@ class Hit:
 class Outlook:
     """The output of a model for each window of a recording: W windows, K classes."""
 
-    probabilities: npt.NDArray[np.float32]  # (W, K)
+    probabilities: Probabilities
     first_frames: npt.NDArray[np.int64]  # (W,) the first frame of each window
     window_frames: int
     spans: npt.NDArray[np.float32] | None  # (W, K, 2) expected frame of the first and last prototype, in the window
     seconds: float = inf  # length of the recording without padding
 
-    def span(self, window: int, label: int) -> tuple[float, float]:
+    def span(self, window: int, label: int, detection: Detection) -> tuple[float, float]:
         """Start and end of a keyword in seconds. A head without prototypes gives those of the whole window."""
         first = float(self.first_frames[window])
         if self.spans is None:
@@ -75,16 +83,41 @@ class Outlook:
         else:
             begin, end = (float(frame) for frame in self.spans[window, label])
         hop = FRONT_END.hop_ms / 1000
-        return round(min((first + begin) * hop, self.seconds), 3), round(min((first + end + 1) * hop, self.seconds), 3)
+        start = (first + begin) * hop + detection.start_offset_ms / 1000
+        stop = (first + end + 1) * hop + detection.end_offset_ms / 1000
+        return round(min(max(start, 0.0), self.seconds), 3), round(min(max(stop, 0.0), self.seconds), 3)
 
 
-def padded(samples: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
-    """Pad with zeros to a whole number of blocks of at least one second, then add two blocks.
+Threshold = float | Mapping[str, float]  # for all keywords, or for each of some
 
-    A word at the very end is then in three windows.
+
+def with_threshold(detection: Detection, labels: tuple[str, ...], threshold: Threshold | None) -> Detection:
+    """The detector with another threshold for all keywords, for some, or (None) with its own."""
+    if threshold is None:
+        return detection
+    if isinstance(threshold, Mapping):
+        if unknown := [label for label in threshold if label not in labels or label in BACKGROUND]:
+            known = ", ".join(label for label in labels if label not in BACKGROUND)
+            raise UsageError(f"a threshold is given for {', '.join(unknown)}; the keywords are {known}")
+        own = dict(zip(labels, detection.of(len(labels)), strict=True))
+        return replace(detection, thresholds=tuple(float({**own, **threshold}[label]) for label in labels))
+    return replace(detection, threshold=float(threshold), thresholds=())
+
+
+def thresholds_in_words(detection: Detection, labels: tuple[str, ...]) -> str:
+    """Such as "threshold 0.5" or "thresholds 0.4 to 0.7"."""
+    of_all = zip(labels, detection.of(len(labels)), strict=True)
+    values = sorted({round(value, 3) for label, value in of_all if label not in BACKGROUND})
+    return f"threshold {values[0]:g}" if len(values) == 1 else f"thresholds {values[0]:g} to {values[-1]:g}"
+
+
+def padded(samples: npt.NDArray[np.float32], windows: int = DETECTION.windows) -> npt.NDArray[np.float32]:
+    """Pad with zeros to a whole number of blocks of at least one second, then add `windows` − 1 blocks.
+
+    A word at the very end is then in as many windows as any other.
     """
     block = BLOCK_FRAMES * FRONT_END.hop_samples
-    size = max(FRONT_END.clip_samples, -(-samples.size // block) * block) + (SMOOTHED - 1) * block
+    size = max(FRONT_END.clip_samples, -(-samples.size // block) * block) + (windows - 1) * block
     return np.pad(samples, (0, size - samples.size))
 
 
@@ -93,33 +126,44 @@ def is_clip(samples: int) -> bool:
     return samples * 1000 <= LONGEST_CLIP_MS * FRONT_END.sample_rate_hz
 
 
-def check_threshold(threshold: float) -> None:
-    """Raise unless it is a probability."""
-    if not 0 <= threshold <= 1:
-        raise UsageError(f"threshold is {threshold}; it is a probability, from 0 to 1")
-
-
 def find_hits(
-    outlook: Outlook, labels: tuple[str, ...], threshold: float = THRESHOLD, windows: int = SMOOTHED
+    outlook: Outlook, labels: tuple[str, ...], detection: Detection = DETECTION, at_once: bool = False
 ) -> list[Hit]:
-    """All hits, ordered by their start. Probabilities are averaged over `windows` windows."""
-    check_threshold(threshold)
+    """All hits, ordered by their start. With `at_once` a hit does not wait until its score has stopped rising."""
     keyword = np.array([label not in BACKGROUND for label in labels])
+    thresholds = np.array(detection.of(len(labels)), dtype=np.float32)
+    scores = keyword_scores(outlook.probabilities, detection)
+    halfway = _halfway(outlook.probabilities, thresholds, keyword, detection)
     free = keyword.copy()  # may become a candidate
-    best, peak, label = np.float32(-1), 0, 0  # the candidate: its mean, its window, its class
+    best, label, span = np.float32(-1), 0, (0.0, 0.0)  # the candidate: its score, its class, its start and end
+    middle, noted = -detection.windows, -1  # the last window in which some class was halfway, and the class
     hits: list[Hit] = []
+    ends: dict[int, float] = {}  # of the last hit of each keyword
 
     def settle() -> None:
-        start, end = outlook.span(peak, label)
-        if start < end and (not hits or start >= hits[-1].end):
+        start, end = span
+        late_enough = label not in ends or start >= ends[label] + detection.refractory_ms / 1000
+        if start < end and (not hits or start >= hits[-1].end) and late_enough:
             hits.append(Hit(labels[label], float(best), start, end))
+            ends[label] = end
 
-    for window, means in enumerate(smoothed(outlook.probabilities, windows)):
-        below = means < threshold
+    for window, score in enumerate(scores):
+        if best < 0 and halfway[window].any():
+            middle, noted = window, int(halfway[window].argmax())
+        below = score < thresholds
         free |= keyword & below
-        eligible = np.where(free & ~below, means, np.float32(-1))
-        if eligible.max() > best:
-            best, peak, label = eligible.max(), window, int(eligible.argmax())
+        eligible = np.where(free & ~below, score, np.float32(-1))
+        if eligible.max() > (best if best < 0 else best + np.float32(RISE)):
+            if best < 0 or int(eligible.argmax()) != label:
+                label = int(eligible.argmax())
+                recent = noted == label and window - middle < detection.windows
+                if not recent:
+                    middle, noted = window, label
+                span = outlook.span(middle, label, detection)
+            best = eligible.max()
+            if at_once:
+                settle()
+                best, free[label] = np.float32(-1), False
         elif best >= 0:
             settle()
             best, free[label] = np.float32(-1), below[label]
@@ -128,10 +172,26 @@ def find_hits(
     return hits
 
 
-def smoothed(probabilities: npt.NDArray[np.float32], windows: int = SMOOTHED) -> npt.NDArray[np.float32]:
-    """The mean of each window and up to `windows` − 1 windows before it. Terms are summed oldest first, as in C."""
-    sums = np.zeros_like(probabilities)
-    for age in reversed(range(min(windows, len(probabilities)))):
-        sums[age:] += probabilities[: len(probabilities) - age]
-    counts = np.minimum(np.arange(1, len(probabilities) + 1), windows).astype(np.float32)
-    return sums / counts[:, None]
+def keyword_scores(probabilities: Probabilities, detection: Detection = DETECTION) -> Probabilities:
+    """The score of every class in every window: (W, K).
+
+    At the beginning of a recording, while there are no more windows than that, all of them must agree.
+    """
+    out = np.empty_like(probabilities)
+    for window in range(len(probabilities)):
+        last = np.sort(probabilities[max(window + 1 - detection.windows, 0) : window + 1], axis=0)
+        out[window] = last[max(len(last) - detection.agreeing, 0)]
+    return out
+
+
+def _halfway(
+    probabilities: Probabilities,
+    thresholds: npt.NDArray[np.float32],
+    keyword: npt.NDArray[np.bool_],
+    detection: Detection,
+) -> npt.NDArray[np.bool_]:
+    """The windows in which half of the agreeing windows of a keyword have just reached its threshold: (W, K)."""
+    reached = (probabilities >= thresholds) & keyword
+    counts = np.cumsum(np.pad(reached, ((detection.windows, 0), (0, 0))), axis=0)
+    enough = counts[detection.windows :] - counts[: -detection.windows] >= (detection.agreeing + 1) // 2
+    return enough & ~np.pad(enough, ((1, 0), (0, 0)))[:-1]

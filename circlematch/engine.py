@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from circlematch._engine import ffi, lib
-from circlematch.config import FRONT_END
+from circlematch.config import FRONT_END, Detection
 from circlematch.detection import BLOCK_FRAMES
 from circlematch.errors import DamagedFileError, UsageError
 from circlematch.threads import in_slices
@@ -116,14 +116,27 @@ class Engine:
 class Stream:
     """A recording that is processed piece by piece. A stream belongs to one thread at a time."""
 
-    def __init__(self, engine: Engine, threshold: float | None = None, every_frame: bool = False) -> None:
+    def __init__(
+        self, engine: Engine, detection: Detection | None = None, every_frame: bool = False, at_once: bool = False
+    ) -> None:
+        """`detection` is the model's own by default; it may not look back further than that."""
         self.engine = engine
         self._memory = np.empty(lib.cm_stream_size(engine.model), dtype=np.uint8)
-        given = engine.model.threshold if threshold is None else threshold
-        place, options = ffi.new("cm_stream **"), ffi.new("cm_options *", (given, every_frame))
+        place, options = ffi.new("cm_stream **"), ffi.new("cm_options *")
+        lib.cm_options_of(engine.model, options)
+        options.every_frame, options.at_once = every_frame, at_once
+        thresholds = None
+        if detection is not None:
+            thresholds = ffi.new("float[]", detection.of(engine.classes))
+            options.thresholds, options.threshold = thresholds, detection.threshold
+            options.windows, options.agreeing = detection.windows, detection.agreeing
+            options.refractory_ms = detection.refractory_ms
         status = lib.cm_stream_open(place, engine.model, ffi.from_buffer(self._memory), self._memory.size, options)
+        del thresholds  # copied
         if status == lib.CM_ERROR_OPTION:
-            raise UsageError(f"threshold is {given}; it is a probability, from 0 to 1")
+            raise UsageError(
+                f"the model looks at {engine.model.windows} windows together; the detector wants {options.windows}"
+            )
         if status != lib.CM_OK:
             raise UsageError(f"the engine refuses to open a stream: cm_stream_open returned {status}")
         self.pointer: Any = place[0]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -112,7 +112,7 @@ def _to_bundle(model: Model, folder: Path) -> list[Path]:
             "sha256": hashlib.sha256(model.compact).hexdigest(),
             "labels": list(model.labels),
             "background": [label for label in model.labels if label in detection.BACKGROUND],
-            "threshold": detection.THRESHOLD,
+            "detection": asdict(card.detection),
             "sample_rate_hz": FRONT_END.sample_rate_hz,
             "window_ms": FRONT_END.clip_ms,
             "step_ms": detection.BLOCK_FRAMES * FRONT_END.hop_ms,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from importlib import resources
 from pathlib import Path
@@ -17,7 +17,7 @@ import numpy.typing as npt
 from circlematch import audio, detection
 from circlematch._version import __version__
 from circlematch.compact import compact
-from circlematch.config import FRONT_END, Network, Recipe, Specification, from_dict
+from circlematch.config import DETECTION, FRONT_END, Detection, Network, Recipe, Specification, from_dict
 from circlematch.engine import Engine, RawHit
 from circlematch.errors import DamagedFileError, UnknownModelError, UsageError, did_you_mean
 from circlematch.files import is_address
@@ -51,6 +51,7 @@ class Card:
     licence: str
     source: str
     finished: Finished = Finished()
+    detection: Detection = DETECTION
     commit: str | None = None
     version: str = __version__  # of the package that wrote the file
     notes: tuple[str, ...] = ()
@@ -104,9 +105,13 @@ class Card:
         if values.pop("name") != specification.name:
             raise UsageError("its name does not fit its specification")
         finished = dict(values.pop("finished"))
+        detection = from_dict(Detection, values.pop("detection", {}))
+        if detection.thresholds and len(detection.thresholds) != len(specification.labels):
+            raise UsageError(f"it has {len(detection.thresholds)} thresholds for {len(specification.labels)} classes")
         return cls(
             specification,
             finished=Finished(tuple(finished.pop("word_biases")), **finished),
+            detection=detection,
             notes=tuple(values.pop("notes")),
             **values,
         )
@@ -147,13 +152,20 @@ class Model:
         return self.judge(audio.prepare(samples, sample_rate))
 
     def spot(
-        self, samples: npt.ArrayLike, sample_rate: int, threshold: float = detection.THRESHOLD
+        self, samples: npt.ArrayLike, sample_rate: int, threshold: detection.Threshold | None = None
     ) -> list[detection.Hit]:
-        """Every keyword in a recording of any length, with its start and end in seconds."""
+        """Every keyword in a recording of any length, with its start and end in seconds.
+
+        `threshold` replaces the model's own: a number for all keywords, or a mapping for some.
+        """
         from circlematch.spotter import Spotter  # which imports this module
 
         spotter = Spotter(self, threshold)
         return [*spotter.push(audio.prepare(samples, sample_rate)), *spotter.finish()]
+
+    def with_detection(self, wanted: Detection) -> Model:
+        """The same network with another detector."""
+        return Model(replace(self.card, detection=wanted), self.tensors)
 
     def judge(self, samples: audio.Samples) -> Prediction:
         """The same as `predict` for samples as `circlematch.read` returns them: mono float32 at 16 kHz."""
@@ -176,7 +188,7 @@ class Model:
     @cached_property
     def compact(self) -> bytes:
         """The compact form, which the C engine runs and `circlematch export` writes."""
-        return compact(self.card.network, self.tensors, self.labels, detection.BACKGROUND, detection.THRESHOLD)
+        return compact(self.card.network, self.tensors, self.labels, detection.BACKGROUND, self.card.detection)
 
     @cached_property
     def engine(self) -> Engine:

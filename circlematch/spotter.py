@@ -28,19 +28,26 @@ class Spotter:
             print(hit.label, hit.score, hit.start, hit.end)
 
     The hits do not depend on the chunks, and memory does not grow with the recording. A hit is returned once its
-    probability (the mean over three windows) stops rising, about half a second after the keyword's end.
+    score stops rising, about three quarters of a second after the keyword's end.
     """
 
     def __init__(
-        self, model: str | Path | Model, threshold: float = detection.THRESHOLD, every_frame: bool = False
+        self,
+        model: str | Path | Model,
+        threshold: detection.Threshold | None = None,
+        every_frame: bool = False,
+        at_once: bool = False,
     ) -> None:
         """`model` is a released model's name, a model file, a run's folder or a loaded model.
 
-        `threshold` is the least probability of a hit. `every_frame` computes scores every 10 ms instead of every 100.
+        `threshold` is the least score of a hit, for all keywords, or for some as a mapping such as {"yes": 0.9}; by
+        default it is the model's own. `every_frame` computes scores every 10 ms instead of every 100. With `at_once` a
+        hit is returned as soon as its score reaches the threshold.
         """
         self.model = model if isinstance(model, Model) else load(model)
-        self.threshold, self.every_frame = threshold, every_frame
-        self._stream = Stream(self.model.engine, threshold, every_frame)
+        self.detection = detection.with_threshold(self.model.card.detection, self.model.labels, threshold)
+        self.every_frame = every_frame
+        self._stream = Stream(self.model.engine, self.detection, every_frame, at_once)
         self._converter: audio.Converter | None = None
         self._begun = False  # whether the recording has samples, and has not ended
         self._samples = 0  # of this recording so far, or of the last one if no new one has begun
@@ -48,7 +55,12 @@ class Spotter:
 
     def __repr__(self) -> str:
         every = 1 if self.every_frame else detection.BLOCK_FRAMES
-        return f"Spotter({self.model.card.name}, threshold {self.threshold:g}, every {every * FRONT_END.hop_ms} ms)"
+        return f"Spotter({self.model.card.name}, {self.thresholds}, every {every * FRONT_END.hop_ms} ms)"
+
+    @property
+    def thresholds(self) -> str:
+        """In words: "threshold 0.5", or the lowest and the highest of the keywords' thresholds."""
+        return detection.thresholds_in_words(self.detection, self.model.labels)
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a Spotter cannot be copied or pickled, because its stream is in C; pickle its model instead")

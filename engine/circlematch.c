@@ -114,13 +114,13 @@ size_t cm_push_f32(cm_stream *stream, const float *samples, size_t count)
     return push(stream, NULL, samples, count);
 }
 
-/* The number of frames after padding with silence: at least one window, rounded up to a block. A stream is padded by two
- * more blocks, so that a word at the end is in three windows. */
+/* The number of frames after padding with silence: at least one window, rounded up to a block. A stream is padded by
+ * more blocks, so that a word at the end is in as many windows as any other. */
 static int64_t frames_with_silence(const cm_stream *stream)
 {
     const int begun = stream->filled > PAST, in_block = stream->picture_in_block + begun;
     const int64_t blocks = stream->pictures + begun + (in_block % BLOCK_FRAMES ? BLOCK_FRAMES - in_block : 0);
-    return (blocks > T ? blocks : T) + (stream->one_clip ? 0 : (SMOOTHED - 1) * BLOCK_FRAMES);
+    return (blocks > T ? blocks : T) + (stream->one_clip ? 0 : (stream->detection.windows - 1) * BLOCK_FRAMES);
 }
 
 int cm_finish(cm_stream *stream)

@@ -31,7 +31,7 @@
 extern "C" {
 #endif
 
-#define CM_MODEL_VERSION 1  /* of the bytes that cm_model_open reads */
+#define CM_MODEL_VERSION 2  /* of the bytes that cm_model_open reads */
 
 typedef enum {
     CM_OK = 0,
@@ -51,7 +51,11 @@ typedef struct {
     int32_t classes;            /* K */
     int32_t width;              /* D */
     int32_t mean_pooling;       /* 1: no prototypes, so no start and end within a window */
-    float threshold;            /* least probability of a hit */
+    float threshold;            /* least score of a hit */
+    const float *thresholds;    /* K of them, or NULL: one for all */
+    int32_t windows, agreeing;  /* the score is what `agreeing` of the last `windows` windows reach */
+    int32_t refractory_ms;      /* after a hit, its keyword cannot be a hit again for so long */
+    int32_t start_offset_ms, end_offset_ms;  /* added to the start and end of a hit */
     int32_t channels, groups, group_features, filters;
     float leaky_slope, path_power, magnitude_epsilon, scale;
     const uint8_t *background;  /* K bytes: 1 for a class that is not a keyword */
@@ -59,16 +63,20 @@ typedef struct {
     const float *weights;
 } cm_model;
 
-/* Options of a stream. NULL in cm_stream_open means { model.threshold, 0 }. */
+/* Options of a stream. NULL in cm_stream_open means those of cm_options_of. */
 typedef struct {
-    float threshold;            /* least probability of a hit, 0 to 1 */
+    float threshold;            /* least score of a hit, 0 to 1, if `thresholds` is NULL */
+    const float *thresholds;    /* K of them, or NULL */
+    int32_t windows, agreeing;  /* as in the model; not more windows than it has */
+    int32_t refractory_ms;
+    int32_t at_once;            /* 1: a hit does not wait until its score has stopped rising */
     int32_t every_frame;        /* 1: scores every 10 ms instead of every 100 ms. Not in a build with CM_COMPACT */
 } cm_options;
 
 /* A keyword with its start and end, in milliseconds from the start of the recording. */
 typedef struct {
     int32_t label;              /* number of the class */
-    float score;                /* its probability; in a stream the highest mean of three windows */
+    float score;                /* its probability; in a stream what `agreeing` of the last `windows` windows reach */
     int64_t start_ms, end_ms;
 } cm_hit;
 
@@ -79,6 +87,9 @@ cm_status cm_model_open(cm_model *model, const void *bytes, size_t size);
 
 /* The name of a class, in UTF-8; "" if no class has this number. */
 const char *cm_label(const cm_model *model, int32_t label);
+
+/* The options that the model has been made with: change what should be different. */
+void cm_options_of(const cm_model *model, cm_options *options);
 
 /* Bytes of memory that a stream of this model needs. */
 size_t cm_stream_size(const cm_model *model);
@@ -96,7 +107,8 @@ void cm_reset(cm_stream *stream);
 size_t cm_push_i16(cm_stream *stream, const int16_t *samples, size_t count);
 size_t cm_push_f32(cm_stream *stream, const float *samples, size_t count);
 
-/* Ends the recording: pads it with silence to one window at least and to a multiple of 100 ms, then with 200 ms more.
+/* Ends the recording: pads it with silence to one window at least and to a multiple of 100 ms, then with
+ * as much more as the detector looks back.
  * Returns 1 after each window that this completes; call it again until it returns 0. */
 int cm_finish(cm_stream *stream);
 
@@ -105,7 +117,7 @@ int cm_finish(cm_stream *stream);
 int64_t cm_scores(const cm_stream *stream, float *scores, float *probabilities);
 
 /* Takes the oldest hit: returns 1 and writes it, or returns 0 if there is none. A keyword spoken once is one hit. It is
- * reported when the mean of its probability over three windows stops rising; with CM_COMPACT one window (100 ms) later.
+ * reported when its score stops rising; with CM_COMPACT one window (100 ms) later.
  * Take hits after every push: the stream keeps 64 (4 with CM_COMPACT), then drops the oldest. */
 int cm_next_hit(cm_stream *stream, cm_hit *hit);
 

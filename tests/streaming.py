@@ -16,7 +16,7 @@ from cffi import FFI
 from gradients import COMPILER, REPOSITORY, interface
 
 from circlematch.compact import compact
-from circlematch.config import Network, ablated
+from circlematch.config import Detection, Network, ablated
 from circlematch.detection import BACKGROUND
 from circlematch.nn import CircleMatch
 from circlematch.nn.readout import describe
@@ -103,29 +103,35 @@ float gathered_apart(uint32_t seed, size_t tries)
 
 /* Detection alone, on given probabilities (windows, K) and spans (windows, K, 2). */
 size_t detect_all(const cm_model *model, const float *probabilities, const int64_t *spans, int64_t windows,
-                  int64_t length_ms, float threshold, cm_hit *hits, size_t room, int64_t *reported)
+                  int64_t length_ms, const cm_options *options, cm_hit *hits, size_t room, int64_t *reported)
 {
-    float before[(SMOOTHED - 1) * 64];
-    uint8_t spent[64];
+    float last[MOST_WINDOWS * 64], thresholds[64];
+    int64_t again_ms[64];
+    uint8_t flags[64];
     const int64_t *span = spans;
     cm_detection detection;
-    size_t found = 0;
+    size_t count = 0;
     memset(&detection, 0, sizeof detection);
-    detection.before = before;
-    detection.spent = spent;
-    detection.threshold = threshold;
+    detection.last = last;
+    detection.thresholds = thresholds;
+    detection.again_ms = again_ms;
+    detection.flags = flags;
+    detection_open(&detection, options, model->classes);
     detection_reset(&detection, model->classes);
     for (int64_t w = 0; w <= windows; w++) {
-        if (w == windows)
+        if (w == windows) {
             detection_settle(&detection);
-        else if (detection_window(model, &detection, probabilities + w * model->classes))
-            span = spans + 2 * (w * model->classes + detection.label);
+        } else {
+            const cm_found found = detection_window(model, &detection, probabilities + w * model->classes);
+            if (found.find)
+                span = spans + 2 * (w * model->classes + found.label);
+        }
         if (detection.settled >= 0)
             detection_report(&detection, span[0], span[1] < length_ms ? span[1] : length_ms);
-        while (found < room && detection_next(&detection, &hits[found]))
-            reported[found++] = w;
+        while (count < room && detection_next(&detection, &hits[count]))
+            reported[count++] = w;
     }
-    return found;
+    return count;
 }
 """
 
@@ -136,7 +142,7 @@ DECLARED = """
     void exponentials(const float *x, size_t count, float *out);
     void exponential_parts(const float *x, size_t count, float *value, int32_t *exponent);
     size_t detect_all(const cm_model *model, const float *probabilities, const int64_t *spans, int64_t windows,
-                      int64_t length_ms, float threshold, cm_hit *hits, size_t room, int64_t *reported);
+                      int64_t length_ms, const cm_options *options, cm_hit *hits, size_t room, int64_t *reported);
 """
 
 
@@ -173,7 +179,7 @@ class Subject:
 
     @property
     def data(self) -> bytes:
-        return compact(self.network, self.tensors, self.labels, BACKGROUND, 0.7)
+        return compact(self.network, self.tensors, self.labels, BACKGROUND, Detection(threshold=0.7))
 
     def torch(self, dtype: torch.dtype = torch.float64) -> CircleMatch:
         network = CircleMatch(config=self.network)
@@ -201,19 +207,39 @@ def subject(width: int = 8, classes: int = 5, ablation: str = "full", seed: int 
     return Subject(network, tensors, labels)
 
 
+def set_options(ffi: Any, options: Any, detection: Detection, classes: int) -> Any:
+    """Write a detector into cm_options; returns what must stay alive until it is copied."""
+    thresholds = ffi.new("float[]", detection.of(classes))
+    options.thresholds, options.refractory_ms = thresholds, detection.refractory_ms
+    options.windows, options.agreeing = detection.windows, detection.agreeing
+    return thresholds
+
+
 class Stream:
     """A stream of the engine, fed from Python."""
 
-    def __init__(self, engine: Engine, data: bytes, threshold: float = 0.7, every_frame: bool = False) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        data: bytes,
+        threshold: float = 0.7,
+        every_frame: bool = False,
+        detection: Detection | None = None,
+        at_once: bool = False,
+    ) -> None:
         self.engine, ffi, lib = engine, engine.ffi, engine.lib
         self.bytes = np.frombuffer(data, dtype=np.uint8).copy()
         self.model = ffi.new("cm_model *")
         status = lib.cm_model_open(self.model, ffi.from_buffer(self.bytes), len(data))
         assert status == lib.CM_OK, status
         self.memory = np.full(lib.cm_stream_size(self.model), 0xA5, dtype=np.uint8)
-        place, options = ffi.new("cm_stream **"), ffi.new("cm_options *", (threshold, every_frame))
+        place, options = ffi.new("cm_stream **"), ffi.new("cm_options *")
+        lib.cm_options_of(self.model, options)
+        options.threshold, options.every_frame, options.at_once = threshold, every_frame, at_once
+        kept = set_options(ffi, options, detection, self.model.classes) if detection else None
         status = lib.cm_stream_open(place, self.model, ffi.from_buffer(self.memory), self.memory.size, options)
         assert status == lib.CM_OK, status
+        del kept  # copied
         self.stream = place[0]
         self.ends: list[int] = []
         self.scores: list[Floats] = []

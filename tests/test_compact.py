@@ -15,13 +15,34 @@ from streaming import subject
 
 from circlematch._engine import ffi, lib
 from circlematch.compact import compact, why_not_compact
-from circlematch.config import Network
+from circlematch.config import Detection, Network
 from circlematch.errors import UsageError
 
 WORD = 4
+DETECTION = Detection(
+    threshold=0.25,
+    thresholds=(0.5, 0.25, 1.0, 0.0),
+    windows=5,
+    agreeing=4,
+    refractory_ms=700,
+    start_offset_ms=-20,
+    end_offset_ms=30,
+)
 FIELDS = (
     *("magic", "version", "size", "checksum", "flags", "classes", "width", "channels", "groups", "features", "filters"),
-    *("prototypes", "harmonics", "window", "front_end", "slope", "power", "epsilon", "scale", "threshold", "names"),
+    *(
+        "prototypes",
+        "harmonics",
+        "window",
+        "front_end",
+        "slope",
+        "power",
+        "epsilon",
+        "scale",
+        "threshold",
+        "names",
+        "fields",
+    ),
 )
 
 
@@ -86,7 +107,8 @@ def test_any_altered_bit_is_noticed(data: bytes, at: int, bit: int) -> None:
     ("field", "value", "status"),
     [
         ("magic", 7, "NOT_A_MODEL"),
-        ("version", 2, "VERSION"),
+        ("version", 1, "VERSION"),
+        ("version", 3, "VERSION"),
         ("size", 4, "CUT"),
         ("checksum", 0, "CHECKSUM"),
         ("flags", 2, "UNSUPPORTED"),
@@ -118,6 +140,10 @@ def test_any_altered_bit_is_noticed(data: bytes, at: int, bit: int) -> None:
         ("names", 2**32 - 4, "DAMAGED"),
         ("names", 3, "DAMAGED"),
         ("names", 4, "DAMAGED"),
+        ("fields", 10**6, "DAMAGED"),
+        ("fields", 2**32 - 4, "DAMAGED"),
+        ("fields", 3, "DAMAGED"),
+        ("fields", 4, "DAMAGED"),
     ],
 )
 def test_a_header_out_of_range_is_refused(data: bytes, field: str, value: int | float, status: str) -> None:
@@ -171,14 +197,64 @@ def test_a_forged_model_with_the_right_checksum_is_refused_or_runs(data: bytes, 
 @needs_compiler
 def test_labels_and_background_are_read_back() -> None:
     what = subject(4, 4)
-    data = compact(what.network, what.tensors, ("größe", "", "unknown", "日本"), ("unknown", "silence"), 0.25)
+    data = compact(what.network, what.tensors, ("größe", "", "unknown", "日本"), ("unknown", "silence"), DETECTION)
     kept = np.frombuffer(data, dtype=np.uint8).copy()
     model = ffi.new("cm_model *")
     assert lib.cm_model_open(model, ffi.from_buffer(kept), kept.size) == lib.CM_OK
     names = [ffi.string(lib.cm_label(model, k)).decode() for k in range(-1, 5)]
     assert names == ["", "größe", "", "unknown", "日本", ""]
     assert [model.background[k] for k in range(4)] == [0, 0, 1, 0]
-    assert model.threshold == 0.25
+    assert (model.threshold, model.windows, model.agreeing) == (0.25, 5, 4)
+    assert (model.refractory_ms, model.start_offset_ms, model.end_offset_ms) == (700, -20, 30)
+    assert [model.thresholds[k] for k in range(4)] == [0.5, 0.25, 1.0, 0.0]
+
+
+def with_field(data: bytes, tag: bytes, content: bytes) -> bytes:
+    """A model with one field more, sealed again."""
+    words = np.frombuffer(data[: 4 * len(FIELDS)], "<u4").copy()
+    end = 4 * len(FIELDS) + int(words[FIELDS.index("names")]) + int(words[FIELDS.index("fields")])
+    field = tag + len(content).to_bytes(4, "little") + content
+    words[FIELDS.index("fields")] += len(field)
+    words[FIELDS.index("size")] += len(field)
+    body = words[FIELDS.index("flags") :].tobytes() + data[4 * len(FIELDS) : end] + field + data[end:]
+    words[FIELDS.index("checksum")] = zlib.crc32(body)
+    return words[: FIELDS.index("flags")].tobytes() + body
+
+
+def test_a_field_of_a_later_version_is_skipped_unless_it_changes_what_the_model_does(data: bytes) -> None:
+    assert opened(with_field(data, b"note", b"12345678")) == lib.CM_OK
+    assert opened(with_field(data, b"Note", b"12345678")) == lib.CM_ERROR_UNSUPPORTED
+
+
+@pytest.mark.parametrize(
+    ("tag", "content"),
+    [
+        (b"Hits", np.array([7, 8, 0, 0, 0], "<i4").tobytes()),  # more than all agree
+        (b"Hits", np.array([17, 8, 0, 0, 0], "<i4").tobytes()),
+        (b"Hits", np.array([7, 0, 0, 0, 0], "<i4").tobytes()),
+        (b"Hits", np.array([7, 6, -1, 0, 0], "<i4").tobytes()),
+        (b"Hits", np.array([7, 6, 60_001, 0, 0], "<i4").tobytes()),
+        (b"Hits", np.array([7, 6, 0, -501, 0], "<i4").tobytes()),
+        (b"Hits", np.array([7, 6, 0, 0, 501], "<i4").tobytes()),
+        (b"Hits", np.array([7, 6, 0, 0], "<i4").tobytes()),
+        (b"Each", np.array([0.5] * 4, "<f4").tobytes()),  # one class too few
+        (b"Each", np.array([0.5, 0.5, 0.5, 0.5, 1.5], "<f4").tobytes()),
+        (b"Each", np.array([0.5, 0.5, 0.5, 0.5, np.nan], "<f4").tobytes()),
+        (b"note", b"123"),
+    ],
+)
+def test_a_field_out_of_range_is_refused(tag: bytes, content: bytes) -> None:
+    assert opened(with_field(subject(8, 5).data, tag, content)) == lib.CM_ERROR_DAMAGED
+
+
+def test_a_field_that_is_cut_is_refused(data: bytes) -> None:
+    whole = with_field(data, b"note", b"12345678")
+    at = 4 * len(FIELDS) + int(np.frombuffer(whole[80:84], "<u4")[0])
+    assert whole[at : at + 4] == b"Hits"
+    for size in (4, 2**31, 2**32 - 4):  # of the first field: the rest is no field, or it ends behind the model
+        changed = bytearray(whole)
+        changed[at + 4 : at + 8] = size.to_bytes(4, "little")
+        assert opened(altered(bytes(changed), "flags", 0)) in (lib.CM_ERROR_DAMAGED, lib.CM_ERROR_UNSUPPORTED), size
 
 
 @pytest.mark.parametrize(
@@ -198,7 +274,7 @@ def test_a_network_that_the_engine_cannot_run_is_one_sentence(changes: dict[str,
     assert said is not None
     assert reason in said
     with pytest.raises(UsageError, match=r"run it in PyTorch"):
-        compact(network, {}, ("a",) * 12, (), 0.7)
+        compact(network, {}, ("a",) * 12, (), Detection())
 
 
 def test_a_scale_beyond_float32_is_one_sentence() -> None:
@@ -214,24 +290,32 @@ def test_memory_and_options_are_checked(data: bytes) -> None:
     assert lib.cm_model_open(model, ffi.from_buffer(kept), kept.size) == lib.CM_OK
     size = lib.cm_stream_size(model)
     memory = np.zeros(size, dtype=np.uint8)
-    for room, threshold, every, status in [
-        (size, 0.5, 0, "OK"),
-        (size - 16, 0.5, 0, "ERROR_MEMORY"),
-        (0, 0.5, 0, "ERROR_MEMORY"),
-        (size, -0.1, 0, "ERROR_OPTION"),
-        (size, float("nan"), 0, "ERROR_OPTION"),
-        (size, 1.1, 0, "ERROR_OPTION"),
-        (size, 0.5, 2, "ERROR_OPTION"),
+    nan, each = float("nan"), ffi.new("float[]", [0.5, float("nan"), 0.5, 0.5, 0.5])
+    for room, changes, status in [
+        (size, {}, "OK"),
+        (size - 16, {}, "ERROR_MEMORY"),
+        (0, {}, "ERROR_MEMORY"),
+        *((size, {"threshold": wrong}, "ERROR_OPTION") for wrong in (-0.1, 1.1, nan)),
+        *((size, {"windows": wrong}, "ERROR_OPTION") for wrong in (0, 8, -1)),
+        *((size, {"agreeing": wrong}, "ERROR_OPTION") for wrong in (0, 8)),
+        *((size, {"refractory_ms": wrong}, "ERROR_OPTION") for wrong in (-1, 60_001)),
+        (size, {"every_frame": 2}, "ERROR_OPTION"),
+        (size, {"at_once": 2}, "ERROR_OPTION"),
+        (size, {"thresholds": each}, "ERROR_OPTION"),
     ]:
-        options = ffi.new("cm_options *", (threshold, every))
+        options = ffi.new("cm_options *")
+        lib.cm_options_of(model, options)
+        assert (options.windows, options.agreeing) == (7, 6)
+        for name, value in changes.items():
+            setattr(options, name, value)
         got = lib.cm_stream_open(place, model, ffi.from_buffer(memory), room, options)
-        assert got == getattr(lib, f"CM_{status}"), (room, threshold, every)
+        assert got == getattr(lib, f"CM_{status}"), (room, changes)
         assert (place[0] == ffi.NULL) == (status != "OK")
 
 
 def test_the_version_and_the_sizes_are_those_of_the_header(repository: Path) -> None:
     """Python, C and the description in C agree."""
-    assert "#define CM_MODEL_VERSION 1" in (repository / "engine" / "circlematch.h").read_text()
+    assert "#define CM_MODEL_VERSION 2" in (repository / "engine" / "circlematch.h").read_text()
     data = subject(4, 3).data
     assert data[:4] == b"CMCH"
-    assert np.frombuffer(data[4:12], "<u4").tolist() == [1, len(data)]
+    assert np.frombuffer(data[4:12], "<u4").tolist() == [2, len(data)]

@@ -228,7 +228,10 @@ static void run(const uint8_t *bytes, size_t size, int every_frame, float thresh
     cm_hit hit;
     if (cm_model_open(model, copy, size) != CM_OK)
         exit(2);
-    const cm_options options = { threshold, every_frame };
+    cm_options options;
+    cm_options_of(model, &options);
+    options.threshold = threshold;
+    options.every_frame = every_frame;
     const size_t needed = cm_stream_size(model);
     char *memory = malloc(needed + 1);
     float *scores = malloc(sizeof *scores * (size_t)model->classes);
@@ -374,13 +377,13 @@ def test_the_logarithm_keeps_its_stated_error_bound(repository: Path, tmp_path: 
 def test_what_the_engine_refuses_is_an_error_of_ours_without_asserts_too() -> None:
     code = (
         "from circlematch.engine import Engine, Stream; from circlematch.errors import CircleMatchError\n"
-        "import circlematch\n"
+        "import circlematch; from circlematch.config import Detection\n"
         "model = circlematch.load('d4-gsc')\n"
-        "for make in (lambda: Engine(model.compact[:-4]), lambda: Stream(model.engine, threshold=2.0)):\n"
+        "for make in (lambda: Engine(model.compact[:-4]), lambda: Stream(model.engine, Detection(windows=8))):\n"
         "    try:\n        make()\n    except CircleMatchError as error:\n        print(error)\n"
     )
     done = subprocess.run([sys.executable, "-O", "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines() == [
         "the engine refuses the model: cm_model_open returned -2",
-        "threshold is 2.0; it is a probability, from 0 to 1",
+        "the model looks at 7 windows together; the detector wants 8",
     ]

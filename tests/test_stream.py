@@ -13,11 +13,11 @@ import torch
 from gradients import needs_compiler
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from streaming import Stream, Subject, engine, offline, subject
+from streaming import Stream, Subject, engine, offline, set_options, subject
 
 import circlematch
 from circlematch import detection
-from circlematch.config import ABLATIONS
+from circlematch.config import ABLATIONS, Detection
 from circlematch.detection import BACKGROUND, Outlook, find_hits, padded
 from circlematch.front_end import log_mel
 from circlematch.nn.ordered_path import path_marginals
@@ -263,7 +263,7 @@ def test_hits_are_those_of_the_definition(folder: Path, ablation: str, threshold
         stream = Stream(engine(folder), what.data, threshold=threshold)
         stream.whole(cut(samples, [3_000]))
         outlook = reference_outlook(network, samples)
-        expected = find_hits(outlook, what.labels, threshold)
+        expected = find_hits(outlook, what.labels, Detection(threshold=threshold))
         found = sorted(stream.hits, key=lambda hit: hit[2])
         assert [hit[0] for hit in found] == [hit.label for hit in expected]
         for (_, score, start, end), hit in zip(found, expected, strict=True):
@@ -291,12 +291,15 @@ def reference_outlook(network: torch.nn.Module, samples: npt.NDArray[np.float32]
     seed=st.integers(0, 10**9),
     windows=st.integers(1, 40),
     calm=st.sampled_from([0.0, 0.5, 0.9]),
-    threshold=st.sampled_from([0.0, 0.3, 0.5, 0.7]),
+    looking=st.integers(1, 16),
+    at_once=st.booleans(),
 )
 def test_hits_of_given_scores_are_those_of_the_definition_exactly(
-    folder: Path, seed: int, windows: int, calm: float, threshold: float
+    folder: Path, seed: int, windows: int, calm: float, looking: int, at_once: bool
 ) -> None:
-    """Scores with many ties, words of 50 to 200 ms at any place in their windows, recordings of any length."""
+    """Scores with many ties, words of 50 to 200 ms at any place in their windows, recordings of any length, and any
+    detector.
+    """
     stream = Stream(engine(folder), subject(4, 5).data)
     generator = np.random.default_rng(seed)
     levels = np.float32([0.0, 0.1, 0.25, 0.3, 0.49, 0.5, 0.51, 0.7, 0.8, 0.8, 0.95, 1.0])
@@ -306,8 +309,14 @@ def test_hits_of_given_scores_are_those_of_the_definition_exactly(
     length_ms = 100 * (windows - 1) + int(generator.integers(901 if windows > 1 else 50, 1_001))
     outlook = Outlook(probabilities, np.arange(windows) * 10, 100, spans, length_ms / 1000)
     labels = ("w0", "w1", "w2", "unknown", "silence")
-    expected = find_hits(outlook, labels, threshold)
-    found = detected(stream, probabilities, spans, length_ms, threshold)
+    detection = Detection(
+        thresholds=tuple(generator.choice([0.0, 0.3, 0.5, 0.7], 5).tolist()),
+        windows=looking,
+        agreeing=int(generator.integers(1, looking + 1)),
+        refractory_ms=int(generator.choice([0, 300, 1_500])),
+    )
+    expected = find_hits(outlook, labels, detection, at_once)
+    found = detected(stream, probabilities, spans, length_ms, detection, at_once)
     assert [(hit.label, np.float32(hit.score), round(1000 * hit.start), round(1000 * hit.end)) for hit in expected] == [
         (labels[label], score, start, end) for label, score, start, end, _ in found
     ]
@@ -319,7 +328,8 @@ def detected(
     probabilities: npt.NDArray[np.float32],
     spans: npt.NDArray[np.float32],
     length_ms: int,
-    threshold: float,
+    detection: Detection,
+    at_once: bool = False,
 ) -> list[tuple[int, np.float32, int, int, int]]:
     """The engine's detection alone: (label, score, start, end, window in which it was reported), by start."""
     ffi, lib = stream.engine.ffi, stream.engine.lib
@@ -328,20 +338,25 @@ def detected(
     hits, reported = ffi.new("cm_hit[1000]"), ffi.new("int64_t[1000]")
     given = ffi.from_buffer("float[]", np.ascontiguousarray(probabilities))
     where = ffi.from_buffer("int64_t[]", np.ascontiguousarray(in_ms))
-    count = lib.detect_all(stream.model, given, where, windows, length_ms, threshold, hits, 1000, reported)
+    options = ffi.new("cm_options *", {"at_once": at_once})
+    thresholds = set_options(ffi, options, detection, 5)
+    count = lib.detect_all(stream.model, given, where, windows, length_ms, options, hits, 1000, reported)
+    del thresholds
     rows = [(h.label, np.float32(h.score), h.start_ms, h.end_ms, reported[i]) for i, h in enumerate(hits[0:count])]
     return sorted(rows, key=lambda row: row[2])
 
 
-def test_a_hit_is_reported_by_the_first_window_without_a_higher_mean(folder: Path) -> None:
+def test_a_hit_is_reported_by_the_first_window_without_a_higher_score_or_at_once(folder: Path) -> None:
     stream = Stream(engine(folder), subject(4, 5).data)
     probabilities = np.zeros((30, 5), np.float32)
-    probabilities[5:10, 1] = 0.8, 0.9, 0.85, 0.82, 0.2  # means from 7 on: 0.85, 0.857, 0.623
+    probabilities[5:11, 1] = 0.8, 0.9, 0.85, 0.92, 0.9, 0.2  # what 3 of 4 reach, from 7 on: 0.8, 0.85, 0.9, 0.85
     spans = np.tile(np.float32([30, 54]), (30, 5, 1))
-    ((label, score, start, end, window),) = detected(stream, probabilities, spans, 4_000, 0.7)
-    assert (label, start, end) == (1, 1100, 1350)  # of window 8, which begins at 800 ms
-    assert score == pytest.approx((0.9 + 0.85 + 0.82) / 3)
-    assert window == 9
+    rule = Detection(threshold=0.7, windows=4, agreeing=3)
+    ((label, score, start, end, window),) = detected(stream, probabilities, spans, 4_000, rule)
+    assert (label, start, end) == (1, 900, 1150)  # of window 6, in which two have reached it; it begins at 600 ms
+    assert (score, window) == (np.float32(0.9), 10)
+    ((_, score, start, end, window),) = detected(stream, probabilities, spans, 4_000, rule, at_once=True)
+    assert (score, start, end, window) == (np.float32(0.8), 900, 1150, 7)
 
 
 def test_the_compact_build_finds_the_same_words_at_the_same_places(folder: Path, repository: Path) -> None:
@@ -366,7 +381,7 @@ def test_the_compact_build_has_the_starts_and_ends_of_the_definition(folder: Pat
     samples = noise(80_000, seed, loudness=0.3)
     stream = Stream(engine(folder, "-DCM_COMPACT"), what.data, threshold=0.0)
     stream.whole(cut(samples, [3_000]))
-    expected = find_hits(reference_outlook(network, samples), what.labels, 0.0)
+    expected = find_hits(reference_outlook(network, samples), what.labels, Detection(threshold=0.0))
     assert [hit[0] for hit in stream.hits] == [hit.label for hit in expected]
     for (_, _, start, end), hit in zip(stream.hits, expected, strict=True):
         assert (start, end) == pytest.approx((1000 * hit.start, 1000 * hit.end), abs=2.5)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from dataclasses import asdict
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -79,7 +80,10 @@ def add(commands: Commands) -> None:
         action="store_true",
         help="Also count hits on near-words: first and last parts of words, joined halves of two, and reversed words.",
     )
-    parser.add_argument("--threshold", type=float, default=detection.THRESHOLD, help="The threshold of the detector.")
+    parser.add_argument("--threshold", type=float, help="The threshold of all keywords. (default: the model's own)")
+    parser.add_argument(
+        "--at-once", action="store_true", help="Report a hit as soon as its score reaches the threshold."
+    )
     parser.add_argument(
         "--det", type=Path, metavar="PNG", help="Draw misses against false accepts, for all thresholds."
     )
@@ -102,7 +106,6 @@ def run(options: argparse.Namespace) -> int:
         raise UsageError("--snr needs recordings of noise; give --noise")
     if options.det and not (with_words and options.negatives):
         raise UsageError("--det needs words (--task or --data) and --negatives")
-    detection.check_threshold(options.threshold)
     if options.seed < 0:
         raise UsageError(f"--seed is {options.seed}; give a number of at least 0")
     if not with_words and (options.snr or options.level or options.near_words):
@@ -116,8 +119,9 @@ def run(options: argparse.Namespace) -> int:
     with Progress() as progress:
         measurement = Measurement(
             model,
-            options.threshold,
+            detection.with_threshold(model.card.detection, model.labels, options.threshold),
             lambda name, seconds: progress.show(f"{name}: {timedelta(seconds=round(seconds))}"),
+            options.at_once,
         )
         if with_words:
             dataset = read_dataset(options, "measure")
@@ -157,9 +161,10 @@ class _Printer:
 
     def __init__(self, measurement: Measurement, progress: Progress, as_json: bool) -> None:
         self.model, self.progress, self.as_json = measurement.model.card.name, progress, as_json
-        self.threshold = measurement.threshold
+        self.detection = measurement.detection
         if not as_json:
-            print(f"{self.model}, threshold {self.threshold:g}; bounds of 95% in brackets", flush=True)
+            words = detection.thresholds_in_words(self.detection, measurement.model.labels)
+            print(f"{self.model}, {words}; bounds of 95% in brackets", flush=True)
 
     def words(self, row: Words) -> None:
         """Misses, latency, and errors of start and end."""
@@ -210,7 +215,7 @@ class _Printer:
     def _show(self, row: dict[str, Any], text: str) -> None:
         self.progress.clear()
         if self.as_json:
-            print_json({"model": self.model, "threshold": self.threshold, **row})
+            print_json({"model": self.model, "detection": asdict(self.detection), **row})
         else:
             print(text, flush=True)
 

@@ -29,8 +29,7 @@ def add(commands: Commands) -> None:
     parser.add_argument(
         "--threshold",
         type=_probability,
-        default=detection.THRESHOLD,
-        help="Report a keyword only when its probability reaches this threshold.",
+        help="Report a keyword only when its score reaches this threshold. (default: the model's own)",
     )
     add_json(parser, JSON)
 

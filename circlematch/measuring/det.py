@@ -1,6 +1,6 @@
 """Misses against false accepts at all thresholds (a detection error trade-off), from the windows' probabilities.
 
-A candidate is a window in which the smoothed probability of the leading keyword has a peak; of candidates within a
+A candidate is a window in which the score of the leading keyword has a peak; of candidates within a
 second of one another only the highest counts, so a burst is one false accept at every threshold. The curve shows what
 one threshold for all keywords gives. It has a simpler rule for bursts than the detector, whose own hits give
 the figures at one threshold.
@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from circlematch import detection
-from circlematch.config import FRONT_END
+from circlematch.config import DETECTION, FRONT_END, Detection
 from circlematch.errors import require
 from circlematch.files import write_atomically
 from circlematch.measuring.figures import Stretch
@@ -59,13 +59,13 @@ class Curve:
         return {"thresholds": self.thresholds, "per_hour": self.per_hour, "missed": self.missed}
 
 
-def candidates(found: Answer, labels: Sequence[str], windows: int = detection.SMOOTHED) -> list[Candidate]:
+def candidates(found: Answer, labels: Sequence[str], wanted: Detection = DETECTION) -> list[Candidate]:
     """The candidates of a stream, in the order of time."""
     keywords = [number for number, label in enumerate(labels) if label not in detection.BACKGROUND]
-    means = detection.smoothed(found.probabilities, windows)[:, keywords]
-    if not len(means):
+    scores = detection.keyword_scores(found.probabilities, wanted)[:, keywords]
+    if not len(scores):
         return []
-    best, which = means.max(axis=1), means.argmax(axis=1)
+    best, which = scores.max(axis=1), scores.argmax(axis=1)
     before, after = np.append(-1, best[:-1]), np.append(best[1:], -1)
     tops = np.flatnonzero((best > LEAST) & (best >= before) & (best > after))
     apart = round(APART_S / STEP_S)
@@ -75,7 +75,7 @@ def candidates(found: Answer, labels: Sequence[str], windows: int = detection.SM
         if free[window + apart]:
             free[window : window + 2 * apart + 1] = False
             kept.append(int(window))
-    heard = (windows - 1) / 2  # windows by which the mean lags behind
+    heard = (wanted.windows - 1) / 2  # windows by which the mean lags behind
     return [
         Candidate(labels[keywords[which[w]]], float(best[w]), (w - heard) * STEP_S + WINDOW_S / 2) for w in sorted(kept)
     ]

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from circlematch import audio, detection
-from circlematch.config import FRONT_END
+from circlematch.config import FRONT_END, Detection
 from circlematch.data.cache import ClipSet
 from circlematch.data.negatives import Recording
 from circlematch.errors import AudioError, DatasetError
@@ -114,10 +114,12 @@ def read_noise(recordings: Sequence[Recording], seed: int = 0) -> Samples:
 class Measurement:
     """Measures one model; what the trade-off curves need is kept from row to row."""
 
-    def __init__(self, model: Model, threshold: float = detection.THRESHOLD, progress: Progress | None = None) -> None:
+    def __init__(
+        self, model: Model, wanted: Detection | None = None, progress: Progress | None = None, at_once: bool = False
+    ) -> None:
         self.model = model
-        self.threshold = threshold
-        self.progress = progress
+        self.detection = wanted or model.card.detection
+        self.progress, self.at_once = progress, at_once
         self.keywords = tuple(label for label in model.labels if label not in detection.BACKGROUND)
         self._words: dict[str, tuple[list[Candidate], list[Place]]] = {}
 
@@ -127,7 +129,7 @@ class Measurement:
         labels = [self.model.labels[clips.labels[number]] for number in numbers]
         scene = Scene(labels, lambda number: _clip(clips, int(numbers[number])), conditions, noise, seed)
         found = self._answer(scene.blocks(), conditions.name)
-        self._words[conditions.name] = (candidates(found, self.model.labels), scene.places)
+        self._words[conditions.name] = (candidates(found, self.model.labels, self.detection), scene.places)
         return Words(conditions.name, misses(found, scene.places), timing(found, scene.places))
 
     def near_words(self, clips: ClipSet, name: str, seed: int = 0) -> NearWords:
@@ -163,7 +165,7 @@ class Measurement:
             len(complaints),
             false_accepts(found, joined.stretches, self.keywords),
         )
-        false = candidates(found, self.model.labels)
+        false = candidates(found, self.model.labels, self.detection)
         return row, {
             condition: curve(right, places, false, joined.stretches)
             for condition, (right, places) in self._words.items()
@@ -179,7 +181,7 @@ class Measurement:
     def _answer(self, blocks: Iterator[Samples], name: str) -> Answer:
         progress = self.progress
         show = None if progress is None else lambda seconds: progress(name, seconds)
-        return answer(self.model, blocks, self.threshold, show)
+        return answer(self.model, blocks, self.detection, show, self.at_once)
 
 
 def _clip(clips: ClipSet, number: int) -> Samples:

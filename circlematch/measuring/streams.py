@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from circlematch import detection
-from circlematch.config import FRONT_END
+from circlematch.config import FRONT_END, Detection
 from circlematch.engine import Stream
 from circlematch.model import Model
 
@@ -40,11 +40,12 @@ class Answer:
 def answer(
     model: Model,
     blocks: Iterable[Samples],
-    threshold: float = detection.THRESHOLD,
+    wanted: Detection | None = None,
     progress: Callable[[float], object] | None = None,
+    at_once: bool = False,
 ) -> Answer:
     """Stream blocks of any length through a model. `progress` is called with the seconds so far."""
-    stream = Stream(model.engine, threshold)
+    stream = Stream(model.engine, wanted, at_once=at_once)
     probabilities: list[npt.NDArray[np.float32]] = []
     reports: list[Report] = []
     count = 0  # samples so far

@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from circlematch.audio import read
 from circlematch.compact import compact
-from circlematch.config import Network, Recipe, Specification, to_dict
+from circlematch.config import DETECTION, Network, Recipe, Specification, to_dict
 from circlematch.data.active import words_of
 from circlematch.data.augment import Augmenter
 from circlematch.data.bank import load_bank
@@ -30,7 +30,7 @@ from circlematch.data.epoch import EpochSampler
 from circlematch.data.mix import Mixer
 from circlematch.data.negatives import split_recordings
 from circlematch.data.noise import NoisePool, make_pool
-from circlematch.detection import BACKGROUND, THRESHOLD
+from circlematch.detection import BACKGROUND
 from circlematch.engine import Engine
 from circlematch.errors import UsageError, require
 from circlematch.evaluation import Report, evaluate
@@ -152,7 +152,7 @@ class Miner:
         bank, labels, network = self.mixer.bank, self.run.dataset.labels, self.run.network
         if bank is None or epoch == 0 or epoch % self.run.recipe.negatives.mined_every:
             return
-        engine = Engine(compact(network, self.step.weights(), labels, BACKGROUND, THRESHOLD))
+        engine = Engine(compact(network, self.step.weights(), labels, BACKGROUND, DETECTION))
         self.mixer.hard = kept(hard_windows(engine, labels, bank, threads_of(self.step)), self.mixer.hard)
 
 

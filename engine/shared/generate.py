@@ -29,10 +29,22 @@ from circlematch.compact import (
     NORM_EPSILON,
     NORM_MOMENTUM,
     QUAD,
+    TAG_EACH,
+    TAG_HITS,
     front_end_number,
 )
-from circlematch.config import FASTEST, FRONT_END, LARGEST_BATCH, FrontEnd, Network
-from circlematch.detection import BLOCK_FRAMES, SMOOTHED
+from circlematch.config import (
+    DETECTION,
+    FASTEST,
+    FRONT_END,
+    LARGEST_BATCH,
+    LARGEST_OFFSET_MS,
+    LONGEST_REFRACTORY_MS,
+    MOST_WINDOWS,
+    FrontEnd,
+    Network,
+)
+from circlematch.detection import BLOCK_FRAMES, RISE
 from circlematch.parameters import LIFTING_TAPS
 from circlematch.threads import MOST_THREADS
 
@@ -148,10 +160,17 @@ def network(front_end: FrontEnd, net: Network) -> str:
     }
     detector: dict[str, tuple[object, str]] = {
         "BLOCK_FRAMES": (BLOCK_FRAMES, "frames from one window to the next"),
-        "SMOOTHED": (SMOOTHED, "windows whose probabilities are averaged"),
+        "MOST_WINDOWS": (MOST_WINDOWS, "windows that are looked at together"),
+        "RISE": (f"{RISE}f", "of a score; less does not delay a hit"),
+        "USUAL_WINDOWS": (DETECTION.windows, "where the model does not say"),
+        "USUAL_AGREEING": (DETECTION.agreeing, "of these"),
+        "LONGEST_REFRACTORY_MS": (LONGEST_REFRACTORY_MS, "after a hit"),
+        "LARGEST_OFFSET_MS": (LARGEST_OFFSET_MS, "of a hit's start and end"),
     }
     form: dict[str, tuple[object, str]] = {
         "MODEL_MAGIC": (f"{int.from_bytes(MAGIC, 'little'):#x}u", f'"{MAGIC.decode()}", the first word of a model'),
+        "TAG_HITS": (f"{int.from_bytes(TAG_HITS, 'little'):#x}u", f'"{TAG_HITS.decode()}", the detector'),
+        "TAG_EACH": (f"{int.from_bytes(TAG_EACH, 'little'):#x}u", f'"{TAG_EACH.decode()}", a threshold for each class'),
         "QUAD": (QUAD, "outputs that are computed side by side"),
         "LARGEST_WIDTH": (LARGEST_WIDTH, "of D"),
         "MOST_CLASSES": (MOST_CLASSES, "of K"),

@@ -19,11 +19,18 @@
 #define LOG_PATHS 18.1368227f       /* log of T choose M, Eq. (8), 2e-6 too low, as in the released models' scores */
 
 /* The detector. */
-#define BLOCK_FRAMES 10  /* frames from one window to the next */
-#define SMOOTHED 3       /* windows whose probabilities are averaged */
+#define BLOCK_FRAMES 10              /* frames from one window to the next */
+#define MOST_WINDOWS 16              /* windows that are looked at together */
+#define RISE 0.015625f               /* of a score; less does not delay a hit */
+#define USUAL_WINDOWS 7              /* where the model does not say */
+#define USUAL_AGREEING 6             /* of these */
+#define LONGEST_REFRACTORY_MS 60000  /* after a hit */
+#define LARGEST_OFFSET_MS 500        /* of a hit's start and end */
 
 /* Limits and padding of the compact form. */
 #define MODEL_MAGIC 0x48434d43u  /* "CMCH", the first word of a model */
+#define TAG_HITS 0x73746948u     /* "Hits", the detector */
+#define TAG_EACH 0x68636145u     /* "Each", a threshold for each class */
 #define QUAD 4                   /* outputs that are computed side by side */
 #define LARGEST_WIDTH 1024       /* of D */
 #define MOST_CLASSES 4096        /* of K */

@@ -23,8 +23,18 @@
  *     72  float: alpha, the largest response
  *     76  float: threshold
  *     80  bytes of the names that follow, a multiple of four
- *     84  K bytes: 1 for a class that is not a keyword; K zero-terminated names; zeros as padding
+ *     84  bytes of the fields that follow the names
+ *     88  K bytes: 1 for a class that is not a keyword; K zero-terminated names; zeros as padding
+ *     ...  fields, each with a tag of four letters, the bytes of its content, a multiple of four, and the content
  *     ...  float: weights with batch norm folded in, in the order of cm_weights
+ *
+ * The fields, of which each may be there or not:
+ *
+ *     "Hits"  windows, agreeing, refractory time, offset of start and of end (int32, times in milliseconds)
+ *     "Each"  float: the threshold of each of the K classes
+ *
+ * The engine skips a field whose tag it does not know if the tag begins with a small letter. It refuses the model if it
+ * begins with a capital, because the model would then behave differently.
  *
  * Numbers of outputs that are computed four at a time are rounded up to a multiple of four, with zero weights.
  */
@@ -38,11 +48,11 @@
 #include "quad.h"
 
 #define FLAG_MEAN_POOLING 1
-#define HEADER_WORDS 21
+#define HEADER_WORDS 22
 
 enum { AT_MAGIC, AT_VERSION, AT_SIZE, AT_CHECKSUM, AT_FLAGS, AT_CLASSES, AT_WIDTH, AT_CHANNELS, AT_GROUPS, AT_FEATURES,
        AT_FILTERS, AT_PROTOTYPES, AT_HARMONICS, AT_WINDOW, AT_FRONT_END, AT_SLOPE, AT_POWER, AT_EPSILON, AT_SCALE,
-       AT_THRESHOLD, AT_NAME_BYTES };
+       AT_THRESHOLD, AT_NAME_BYTES, AT_FIELD_BYTES };
 
 /* Sizes, rounded up to whole quads where outputs are computed four at a time. */
 typedef struct {
@@ -184,7 +194,8 @@ static cm_status read_header(cm_model *model, const uint32_t *word, size_t size)
     if (!between(word[AT_CLASSES], 2, MOST_CLASSES) || !between(word[AT_WIDTH], 4, LARGEST_WIDTH) || word[AT_WIDTH] % 2
         || !between(word[AT_CHANNELS], 1, MOST_CHANNELS) || !between(groups, 1, ROWS) || ROWS % groups
         || !between(word[AT_FEATURES], 1, MOST_FEATURES) || !between(filters, 2, MOST_FILTERS) || filters % 2
-        || word[AT_NAME_BYTES] % 4 || word[AT_NAME_BYTES] > size - HEADER_WORDS * 4)
+        || word[AT_NAME_BYTES] % 4 || word[AT_NAME_BYTES] > size - HEADER_WORDS * 4 || word[AT_FIELD_BYTES] % 4
+        || word[AT_FIELD_BYTES] > size - HEADER_WORDS * 4 - word[AT_NAME_BYTES])
         return CM_ERROR_DAMAGED;
     if (!all_finite(number + AT_SLOPE, AT_THRESHOLD - AT_SLOPE + 1) || !(number[AT_SLOPE] >= 0 && number[AT_SLOPE] <= 1)
         || !(number[AT_POWER] > 0) || !(number[AT_EPSILON] >= 0) || !(number[AT_SCALE] >= 0)
@@ -204,6 +215,64 @@ static cm_status read_header(cm_model *model, const uint32_t *word, size_t size)
     model->magnitude_epsilon = number[AT_EPSILON];
     model->scale = number[AT_SCALE];
     model->threshold = number[AT_THRESHOLD];
+    model->windows = USUAL_WINDOWS;
+    model->agreeing = USUAL_AGREEING;
+    return CM_OK;
+}
+
+static int all_probabilities(const float *x, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        if (!(x[i] >= 0 && x[i] <= 1))
+            return 0;
+    return 1;
+}
+
+static int within(int32_t value, int32_t least, int32_t most)
+{
+    return value >= least && value <= most;
+}
+
+/* Reads the settings of the detector. */
+static cm_status read_hits(cm_model *model, const int32_t *numbers, size_t count)
+{
+    if (count != 5 || !within(numbers[0], 1, MOST_WINDOWS) || !within(numbers[1], 1, numbers[0])
+        || !within(numbers[2], 0, LONGEST_REFRACTORY_MS) || !within(numbers[3], -LARGEST_OFFSET_MS, LARGEST_OFFSET_MS)
+        || !within(numbers[4], -LARGEST_OFFSET_MS, LARGEST_OFFSET_MS))
+        return CM_ERROR_DAMAGED;
+    model->windows = numbers[0];
+    model->agreeing = numbers[1];
+    model->refractory_ms = numbers[2];
+    model->start_offset_ms = numbers[3];
+    model->end_offset_ms = numbers[4];
+    return CM_OK;
+}
+
+/* Reads the fields in `size` bytes. */
+static cm_status read_fields(cm_model *model, const uint8_t *bytes, size_t size)
+{
+    while (size) {
+        uint32_t head[2];
+        if (size < sizeof head)
+            return CM_ERROR_DAMAGED;
+        memcpy(head, bytes, sizeof head);
+        bytes += sizeof head, size -= sizeof head;
+        if (head[1] % 4 || head[1] > size)
+            return CM_ERROR_DAMAGED;
+        cm_status status = CM_OK;
+        if (head[0] == TAG_HITS) {
+            status = read_hits(model, (const int32_t *)(const void *)bytes, head[1] / 4);
+        } else if (head[0] == TAG_EACH) {
+            model->thresholds = (const float *)(const void *)bytes;
+            if (head[1] / 4 != (uint32_t)model->classes || !all_probabilities(model->thresholds, head[1] / 4))
+                status = CM_ERROR_DAMAGED;
+        } else if (!(head[0] & 0x20u)) {
+            status = CM_ERROR_UNSUPPORTED;
+        }
+        if (status != CM_OK)
+            return status;
+        bytes += head[1], size -= head[1];
+    }
     return CM_OK;
 }
 
@@ -227,14 +296,17 @@ cm_status cm_model_open(cm_model *model, const void *bytes, size_t size)
         return CM_ERROR_CHECKSUM;
     cm_model found;
     memset(&found, 0, sizeof found);
-    const cm_status status = read_header(&found, word, size);
+    cm_status status = read_header(&found, word, size);
     if (status != CM_OK)
         return status;
-    const size_t names = word[AT_NAME_BYTES], at = HEADER_WORDS * 4 + names;
+    const size_t names = word[AT_NAME_BYTES], fields = word[AT_FIELD_BYTES], at = HEADER_WORDS * 4 + names + fields;
     if (!names_are_whole(start + HEADER_WORDS * 4, names, (size_t)found.classes))
         return CM_ERROR_DAMAGED;
     found.background = start + HEADER_WORDS * 4;
     found.labels = (const char *)found.background + found.classes;
+    status = read_fields(&found, start + HEADER_WORDS * 4 + names, fields);
+    if (status != CM_OK)
+        return status;
     found.weights = (const float *)(const void *)(start + at);
     const size_t count = place_weights(&found, NULL);
     if (count * sizeof(float) != size - at || !all_finite(found.weights, count))

@@ -1,5 +1,5 @@
 /* Start and end of a keyword: the expected frames of its first and its last prototype over all ordered paths through
- * the window in which it was most probable. This takes one pass over the unit frames that are kept. With CM_COMPACT the
+ * the window in which the detector wants them. This takes one pass over the unit frames that are kept. With CM_COMPACT the
  * pass is spread over the next twenty frames; each of these overwrites the oldest kept frame, which has been read by
  * then. */
 #ifndef CM_SPAN_H
@@ -61,6 +61,12 @@ static void span_begin(cm_stream *stream, int label)
         span_go_on(stream, T);
 }
 
+/* A time within the recording. */
+CM_INLINE int64_t span_time(int64_t time_ms, int64_t pushed_ms)
+{
+    return time_ms < 0 ? 0 : time_ms < pushed_ms ? time_ms : pushed_ms;
+}
+
 /* Finishes the pass. Start and end are in milliseconds from the start of the recording, and not after its end. */
 static void span_end(cm_stream *stream, int64_t *start_ms, int64_t *end_ms)
 {
@@ -74,10 +80,9 @@ static void span_end(cm_stream *stream, int64_t *start_ms, int64_t *end_ms)
         first = path->first[PROTOTYPES - 1] * inverse;
         last = path->last * inverse;
     }
-    *start_ms = begin + (int32_t)(cm_limit(first, T) * HOP_MS + 0.5f);
-    *end_ms = begin + (int32_t)((cm_limit(last, T) + 1) * HOP_MS + 0.5f);
-    *start_ms = *start_ms < pushed_ms ? *start_ms : pushed_ms;
-    *end_ms = *end_ms < pushed_ms ? *end_ms : pushed_ms;
+    *start_ms = span_time(begin + (int32_t)(cm_limit(first, T) * HOP_MS + 0.5f) + stream->model->start_offset_ms, pushed_ms);
+    *end_ms = span_time(begin + (int32_t)((cm_limit(last, T) + 1) * HOP_MS + 0.5f) + stream->model->end_offset_ms,
+                        pushed_ms);
 }
 
 #endif

@@ -138,7 +138,9 @@ static size_t stream_lay_out(const cm_model *model, const cm_sizes *n, uint8_t *
     PLACE(scratch, scratch_count(model, n));
     PLACE(scores, n->classes);
     PLACE(probabilities, n->classes);
-    PLACE(detection.before, (SMOOTHED - 1) * model->classes);
+    PLACE(detection.again_ms, model->classes);
+    PLACE(detection.last, model->windows * model->classes);
+    PLACE(detection.thresholds, model->classes);
     PLACE(open.sums, sums);
     PLACE(open.path, paths);
     PLACE(row, rows);
@@ -147,7 +149,7 @@ static size_t stream_lay_out(const cm_model *model, const cm_sizes *n, uint8_t *
     PLACE(open.path_at, paths);
     PLACE(row_at, rows);
     PLACE(kept, T * n->frame);
-    PLACE(detection.spent, model->classes);
+    PLACE(detection.flags, model->classes);
 #ifndef CM_COMPACT
     PLACE(cut.sums, sums);
     PLACE(cut.path, paths);
@@ -171,15 +173,48 @@ size_t cm_stream_size(const cm_model *model)
     return stream_lay_out(model, &n, NULL) + STREAM_ALIGNMENT - 1;
 }
 
+void cm_options_of(const cm_model *model, cm_options *options)
+{
+    memset(options, 0, sizeof *options);
+    options->threshold = model->threshold;
+    options->thresholds = model->thresholds;
+    options->windows = model->windows;
+    options->agreeing = model->agreeing;
+    options->refractory_ms = model->refractory_ms;
+}
+
+static int options_are_valid(const cm_model *model, const cm_options *options)
+{
+    return options->threshold >= 0 && options->threshold <= 1
+           && (!options->thresholds || all_probabilities(options->thresholds, (size_t)model->classes))
+           && within(options->windows, 1, model->windows) && within(options->agreeing, 1, options->windows)
+           && within(options->refractory_ms, 0, LONGEST_REFRACTORY_MS) && within(options->at_once, 0, 1)
+           && within(options->every_frame, 0, 1);
+}
+
+/* Copies the options of the detector. */
+static void detection_open(cm_detection *detection, const cm_options *options, int classes)
+{
+    for (int k = 0; k < classes; k++)
+        detection->thresholds[k] = options->thresholds ? options->thresholds[k] : options->threshold;
+    detection->windows = options->windows;
+    detection->agreeing = options->agreeing;
+    detection->refractory_ms = options->refractory_ms;
+    detection->at_once = options->at_once;
+}
+
 cm_status cm_stream_open(cm_stream **stream, const cm_model *model, void *memory, size_t size,
                          const cm_options *options)
 {
     const size_t beside = (size_t)(-(uintptr_t)memory % STREAM_ALIGNMENT);
-    const cm_options chosen = { options ? options->threshold : model->threshold, options ? options->every_frame : 0 };
+    cm_options chosen;
     *stream = NULL;
     if (!model->weights)
         return CM_ERROR_NOT_A_MODEL;  /* cm_model_open failed */
-    if (!(chosen.threshold >= 0 && chosen.threshold <= 1) || (chosen.every_frame != 0 && chosen.every_frame != 1))
+    cm_options_of(model, &chosen);
+    if (options)
+        chosen = *options;
+    if (!options_are_valid(model, &chosen))
         return CM_ERROR_OPTION;
 #ifdef CM_COMPACT
     if (chosen.every_frame)
@@ -195,9 +230,9 @@ cm_status cm_stream_open(cm_stream **stream, const cm_model *model, void *memory
     laid->packing = packing_of(model);
     laid->look_ahead = encoder_look_ahead(model);
     laid->every_frame = chosen.every_frame;
-    laid->detection.threshold = chosen.threshold;
     place_weights(model, &laid->weights);
     stream_lay_out(model, &n, (uint8_t *)laid);
+    detection_open(&laid->detection, &chosen, model->classes);
     laid->encoder.scratch = laid->scratch;
     *stream = laid;
     cm_reset(laid);

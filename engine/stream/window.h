@@ -174,8 +174,9 @@ static void detect(cm_stream *stream)
     if (stream->in_block < BLOCK_FRAMES)
         return;
     report(stream);
-    if (detection_window(stream->model, &stream->detection, stream->probabilities))
-        span_begin(stream, stream->detection.label);
+    const cm_found found = detection_window(stream->model, &stream->detection, stream->probabilities);
+    if (found.find)
+        span_begin(stream, found.label);
     if (SPAN_BLOCKS == 0)
         report(stream);
 }

@@ -104,9 +104,12 @@ def run(name: str, program: Path, corpus: Path, limits: Sequence[str], seed: int
 def seed_models() -> dict[str, bytes]:
     """Small models of all kinds, for the reader."""
     from circlematch.compact import compact
-    from circlematch.config import Network
-    from circlematch.detection import BACKGROUND, THRESHOLD
+    from circlematch.config import Detection, Network
+    from circlematch.detection import BACKGROUND
     from circlematch.parameters import initial_tensors
+
+    def detection_of(labels: tuple[str, ...]) -> Detection:
+        return Detection(thresholds=(0.5,) * len(labels), start_offset_ms=-30)
 
     networks = {
         "least": (Network(width=4, classes=2, conv_channels=1, lifting_blocks=1), ("yes", "_silence_")),
@@ -115,15 +118,21 @@ def seed_models() -> dict[str, bytes]:
         "mean": (Network(width=6, classes=3, mean_pooling=True), ("a", "b", "c")),
     }
     return {
-        name: compact(network, initial_tensors(network, 0), labels, BACKGROUND, THRESHOLD)
+        name: compact(
+            network,
+            initial_tensors(network, 0),
+            labels,
+            BACKGROUND,
+            Detection(thresholds=(0.5,) * len(labels), start_offset_ms=-30),
+        )
         for name, (network, labels) in networks.items()
     }
 
 
 def seed_orders() -> dict[str, bytes]:
-    """Rows of orders for fuzz_stream.c: model, four bytes that open a stream, then orders with what they need."""
+    """Rows of orders for fuzz_stream.c: model, seven bytes that open a stream, then orders with what they need."""
     made, clip_i16, clip_f32, given_f32, finish, reset = 3, 2, 11, 1, 6, 7
-    opened = bytes([0, 40, 0, 0])
+    opened = bytes([0, 40, 6, 5, 0, 0, 0])
     tone, noise = bytes([made, 250, 30, 0, 12]), bytes([made, 250, 0, 3, 14])
     not_numbers = bytes.fromhex("0000c07f 0000807f 000080ff ffff7f7f 01000000 0000c0ff 00000080 0000803f")
     return {

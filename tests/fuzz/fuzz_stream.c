@@ -118,7 +118,7 @@ typedef struct {
 /* Opens a stream in new memory of exactly its size, filled with NaN to detect reads before writes. */
 static void open_stream(hearing *h, int i)
 {
-    static const cm_options not_a_number = { NAN, 0 };
+    static const cm_options not_a_number = { .threshold = NAN, .windows = 1, .agreeing = 1 };
     const size_t size = cm_stream_size(h->model);
     free(h->memory[i]);
     h->memory[i] = malloc(h->beside + size);
@@ -132,7 +132,12 @@ static void open_stream(hearing *h, int i)
 static void open_streams(hearing *h, orders *in)
 {
     h->beside = take_byte(in) % 16;
+    cm_options_of(h->model, &h->options);
     h->options.threshold = (float)take_byte(in) / 255.0f;
+    h->options.windows = 1 + take_byte(in) % h->model->windows;
+    h->options.agreeing = 1 + take_byte(in) % h->options.windows;
+    h->options.at_once = take_byte(in) % 2;
+    h->options.thresholds = NULL;
     h->options.every_frame = take_byte(in) % 8 == 7;
 #ifdef CM_COMPACT
     h->options.every_frame = 0;
