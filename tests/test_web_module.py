@@ -5,11 +5,12 @@ from __future__ import annotations
 import base64
 import importlib.util
 import json
+import re
 import shutil
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import asdict, replace
 from math import pi
 from pathlib import Path
 from typing import Any
@@ -19,9 +20,8 @@ import pytest
 
 import circlematch
 from circlematch import pretrained
-from circlematch.compact import compact
-from circlematch.config import ABLATIONS, Network
-from circlematch.detection import BACKGROUND, SMOOTHED, THRESHOLD
+from circlematch.config import ABLATIONS, DETECTION, Detection, Network
+from circlematch.detection import BACKGROUND, keyword_scores
 from circlematch.engine import Engine, Stream
 from circlematch.explain import responses_and_moments
 from circlematch.front_end import log_mel
@@ -100,8 +100,9 @@ def test_scores_and_hits_equal_those_of_the_host(
         ]
         assert [kind["name"] for kind in of_module["classes"]] == list(labels)
         assert [kind["keyword"] for kind in of_module["classes"]] == [label not in BACKGROUND for label in labels]
-        assert {round(kind["threshold"], 6) for kind in of_module["classes"]} == {THRESHOLD}
-        assert of_module["smoothed"] == SMOOTHED
+        detection = circlematch.load(name).card.detection
+        assert [kind["threshold"] for kind in of_module["classes"]] == pytest.approx(detection.of(len(labels)))
+        assert (of_module["looked"], of_module["agreeing"]) == (detection.windows, detection.agreeing)
 
 
 @needs_zig
@@ -128,7 +129,7 @@ def test_a_module_needs_nothing_and_its_names_begin_as_those_of_the_engine(
     assert [name for name in gives if not name.startswith("cm_") and name != "memory"] == []
 
 
-def write_variant(path: Path, network: Network, seed: int) -> None:
+def write_variant(path: Path, network: Network, seed: int, detection: Detection = DETECTION) -> None:
     """A model file with another network and random weights, its running statistics included."""
     card = circlematch.load("d4-gsc").card
     labels = (*(f"wörd {number}" for number in range(network.classes - 1)), "silence")
@@ -139,7 +140,9 @@ def write_variant(path: Path, network: Network, seed: int) -> None:
         for name, tensor in initial_tensors(network, seed).items()
     }
     specification = replace(card.specification, network=network, labels=labels)
-    write_model(path, replace(card, specification=specification), tensors, {"optimizer.step": np.zeros(3)})
+    write_model(
+        path, replace(card, specification=specification, detection=detection), tensors, {"optimizer.step": np.zeros(3)}
+    )
 
 
 def test_a_model_file_is_folded_to_the_same_bytes_as_in_python(ask: Ask, tmp_path: Path) -> None:
@@ -152,6 +155,11 @@ def test_a_model_file_is_folded_to_the_same_bytes_as_in_python(ask: Ask, tmp_pat
     variants = [tmp_path / f"{number}.safetensors" for number in range(len(networks))]
     for seed, (path, network) in enumerate(zip(variants, networks, strict=True)):
         write_variant(path, network, seed)
+    each = Detection(
+        0.3, (0.1, 0.2, 0.7), windows=5, agreeing=2, refractory_ms=700, start_offset_ms=-30, end_offset_ms=40
+    )
+    variants.append(tmp_path / "detection.safetensors")
+    write_variant(variants[-1], Network(width=8, classes=3), 99, each)
     files = [*(weights / f"{name}.safetensors" for name in pretrained.names()), *variants]
     for path, found in zip(files, ask("compact", files=files), strict=True):
         model, _ = read_model(path)
@@ -236,6 +244,8 @@ def test_frames_curves_and_moments_equal_those_of_explain(
     found = ask("insight", model=models["d16-gsc"], samples=tmp_path / "clip.f32", label=label)
     assert found["last"] == 99
     assert np.abs(np.array(found["mel"]) - picture[0].T).max() < 1e-4
+    scores = keyword_scores(np.array(found["probabilities"], dtype=np.float32), model.card.detection)
+    assert np.array_equal(np.array(found["scores"], dtype=np.float32), scores)
     curves = np.array([one["curve"] for one in found["moments"]])
     assert np.abs(curves - responses[0, label])[:, :alike].max() < 1e-4
 
@@ -325,6 +335,6 @@ def test_the_packed_npm_package_runs_the_example_of_its_readme(repository: Path,
 
 def test_the_constants_of_the_folding_are_those_of_python(repository: Path) -> None:
     text = (repository / "web" / "model.js").read_text()
-    assert f"const THRESHOLD = {THRESHOLD};" in text
+    written = dict(re.findall(r"(\w+): ([\w.\[\]]+)", text.partition("const DETECTION = {")[2].partition("};")[0]))
+    assert {name: json.loads(value) for name, value in written.items()} == json.loads(json.dumps(asdict(DETECTION)))
     assert f"const BACKGROUND = {json.dumps(list(BACKGROUND))};" in text
-    assert compact.__module__ == "circlematch.compact"

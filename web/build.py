@@ -17,11 +17,12 @@ WEB = Path(__file__).resolve().parent
 SOURCES = ("main.c", "libc/memory.c")
 PROCESSORS = {"circlematch.simd.wasm": "mvp+simd128", "circlematch.wasm": "mvp"}
 
-# The engine's own flags (engine/python/build.py), and those that make the module small: unrolled loops and larger
-# inlined functions gain a tenth of the time, but together with a model it would be above 60 KiB.
+# The engine's own flags (engine/python/build.py), and those that make the module small. If the compiler also
+# unrolled loops and turned them into vectors (the engine's quads are vectors anyway), it would take half the time, of which there is
+# plenty; but a module with a model would be above 60 KiB.
 FLAGS = (
     *("-std=c99", "-O2", "-ffp-contract=off", "-fno-math-errno", "-Wall", "-Wextra", "-Werror", "-Wno-pass-failed"),
-    *("-fno-unroll-loops", "-mllvm", "-inline-threshold=20"),
+    *("-fno-unroll-loops", "-fno-vectorize", "-fno-slp-vectorize", "-mllvm", "-inline-threshold=5"),
     *("-target", "wasm32-freestanding", "-nostdlib", "-I", str(WEB / "libc")),
     *("-Wl,--no-entry", "-Wl,--strip-all", "-Wl,-z,stack-size=32768"),
 )

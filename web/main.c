@@ -176,16 +176,20 @@ int EXPORT(cm_web_is_keyword)(int label)
     return !model.background[label];
 }
 
-/* What the detector compares with what: the mean of a keyword over this many windows, and its threshold. */
-int EXPORT(cm_web_smoothed)(void)
+/* What the detector asks: `agreeing` of the last `windows` windows must reach the threshold of a keyword. */
+int EXPORT(cm_web_windows)(void)
 {
-    return SMOOTHED;
+    return model.windows;
+}
+
+int EXPORT(cm_web_agreeing)(void)
+{
+    return model.agreeing;
 }
 
 float EXPORT(cm_web_threshold)(int label)
 {
-    (void)label;  /* every keyword has the same */
-    return model.threshold;
+    return model.thresholds ? model.thresholds[label] : model.threshold;
 }
 
 /* The largest response, alpha. */

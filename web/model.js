@@ -5,8 +5,11 @@
 
 import { PROTOTYPES } from "./stream.js";
 
-// What the Python package has as constants: circlematch/detection.py, circlematch/data/dataset.py, circlematch/compact.py.
-const THRESHOLD = 0.8;
+// What the Python package has as constants: circlematch/config.py, circlematch/detection.py, circlematch/compact.py.
+const DETECTION = {
+  ...{ threshold: 0.5, thresholds: [], windows: 7, agreeing: 6 },
+  ...{ refractory_ms: 0, start_offset_ms: 0, end_offset_ms: 0 },
+};
 const BACKGROUND = ["unknown", "silence"];
 const NORM_EPSILON = 1e-5;
 const QUAD = 4;
@@ -46,7 +49,8 @@ export function readModel(file, numbers) {
     ...labels.flatMap((label) => [...new TextEncoder().encode(label), 0]),
   ];
   while (names.length % QUAD) names.push(0);
-  const bytes = assemble(network, numbers, scale, names, weights);
+  const detection = { ...DETECTION, ...card.detection };
+  const bytes = assemble(network, numbers, scale, names, detection, weights);
   return { bytes, name: card.name, parameters: countParameters(tensors) };
 }
 
@@ -205,24 +209,37 @@ function descriptorMask(network) {
   return parts.flatMap(([shown, count]) => Array(count).fill(Number(shown)));
 }
 
-/** The header, the names and the weights; engine/stream/model.h draws the form byte by byte. */
-function assemble(network, numbers, scale, names, weights) {
+/** The settings of the detector as tagged fields. */
+function detectionFields(detection) {
+  const { windows, agreeing, refractory_ms, start_offset_ms, end_offset_ms, thresholds } = detection;
+  const hits = Int32Array.of(windows, agreeing, refractory_ms, start_offset_ms, end_offset_ms);
+  return [...field("Hits", hits), ...(thresholds.length ? field("Each", Float32Array.from(thresholds)) : [])];
+}
+
+/** A tag, the bytes of the content, and the content. */
+function field(tag, content) {
+  const length = Uint32Array.of(content.byteLength);
+  return [...new TextEncoder().encode(tag), ...new Uint8Array(length.buffer), ...new Uint8Array(content.buffer)];
+}
+
+/** The header, the names, the fields and the weights; engine/stream/model.h draws the form byte by byte. */
+function assemble(network, numbers, scale, names, detection, weights) {
+  const fields = detectionFields(detection);
   const groups = network.dense_bands ? 1 : network.bands;
   const wholeNumbers = [
     ...[Number(network.mean_pooling), network.classes, network.width, network.conv_channels, groups],
     ...[(network.bands * network.band_features) / groups, 2 * network.lifting_blocks],
     ...[network.prototypes, network.harmonics, FRAMES, numbers.frontEnd],
   ];
-  const floats = [network.leaky_slope, 1 / network.path_temperature, network.magnitude_epsilon, scale, THRESHOLD];
-  const size = 16 + 4 * (wholeNumbers.length + floats.length + 1) + names.length + 4 * weights.length;
+  const floats = [network.leaky_slope, 1 / network.path_temperature, network.magnitude_epsilon, scale, detection.threshold];
+  const size = 16 + 4 * (wholeNumbers.length + floats.length + 2) + names.length + fields.length + 4 * weights.length;
   const bytes = new Uint8Array(size);
   const view = new DataView(bytes.buffer);
   let at = 16;
   for (const value of wholeNumbers) at = (view.setUint32(at, value, true), at + 4);
   for (const value of floats) at = (view.setFloat32(at, value, true), at + 4);
-  view.setUint32(at, names.length, true);
-  bytes.set(names, at + 4);
-  at += 4 + names.length;
+  for (const part of [names, fields]) at = (view.setUint32(at, part.length, true), at + 4);
+  for (const part of [names, fields]) at = (bytes.set(part, at), at + part.length);
   for (const value of weights) at = (view.setFloat32(at, value, true), at + 4);
   bytes.set(MAGIC);
   view.setUint32(4, numbers.version, true);

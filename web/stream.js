@@ -64,7 +64,8 @@ export class Stream {
       keyword: engine.cm_web_is_keyword(label) !== 0,
       threshold: engine.cm_web_threshold(label),
     }));
-    this.smoothed = engine.cm_web_smoothed(); // windows of the mean that is compared with the threshold
+    this.windows = engine.cm_web_windows(); // of so many, the newest,
+    this.agreeing = engine.cm_web_agreeing(); // so many must reach the threshold
     this.scale = engine.cm_web_scale(); // alpha, the largest response
     this.paddedClasses = engine.cm_web_padded_classes(); // of the responses; 0 without prototypes
   }

@@ -7,7 +7,7 @@ const question = process.argv[2];
 const asked = JSON.parse(readFileSync(0, "utf8"));
 const load = (path) => import(pathToFileURL(`${asked.web}/${path}`));
 
-const { BANDS, PROTOTYPES, Stream, modelNumbers } = await load("stream.js");
+const { Stream, modelNumbers } = await load("stream.js");
 const { readModel } = await load("model.js");
 const { Resampler } = await load("resample.js");
 
@@ -43,7 +43,7 @@ const answers = {
       const hits = [...pieces(floats(samples))].flatMap((piece) => stream.push(piece, see));
       hits.push(...stream.finish(see));
       const classes = stream.classes;
-      return { windows, hits, classes, smoothed: stream.smoothed, scale: stream.scale };
+      return { windows, hits, classes, looked: stream.windows, agreeing: stream.agreeing };
     });
   },
 
@@ -99,10 +99,12 @@ const answers = {
     };
     stream.push(floats(samples), see);
     stream.finish(see);
-    const { last, means } = history.windows[0];
+    const { last } = history.windows[0];
+    const scores = history.windows.map((window) => [...window.scores]);
+    const probabilities = history.windows.map((window) => [...window.probabilities]);
     const moments = circularMoments(history, last + 1, label).map((one) => ({ ...one, curve: [...one.curve], weights: null }));
     const mel = Array.from({ length: last + 1 }, (_, frame) => [...history.melFrame(frame)]);
-    return { last, moments, mel, means: [...means], bands: BANDS, prototypes: PROTOTYPES };
+    return { last, moments, mel, scores, probabilities };
   },
 
   /** Milliseconds that were counted as lost, of bursts that arrived at some times. */

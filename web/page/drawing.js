@@ -93,8 +93,8 @@ function follow(heard) {
   if (state.pinned >= 0) return state.pinned;
   const { classes } = state.history;
   if (heard) {
-    const best = argmax(heard.means, (label) => classes[label].keyword);
-    if (best >= 0 && heard.means[best] > (heard.means[state.followed] ?? 0) + CLEARLY) state.followed = best;
+    const best = argmax(heard.probabilities, (label) => classes[label].keyword);
+    if (best >= 0 && heard.probabilities[best] > (heard.probabilities[state.followed] ?? 0) + CLEARLY) state.followed = best;
   }
   return state.followed;
 }
@@ -105,8 +105,8 @@ function argmax(values, eligible) {
 
 /** The word above the circle, and the bars. */
 function showAnswer({ history, heard, whole }) {
-  const top = heard ? argmax(heard.means, () => true) : -1;
-  scores.show(heard?.means, top);
+  const top = heard ? argmax(heard.probabilities, () => true) : -1;
+  scores.show(heard, top);
   const hit = state.hits.hits.findLast(({ start, end }) => start * 100 < whole && whole < end * 100 + HEARD_FRAMES);
   $("word").parentElement.classList.toggle("heard", Boolean(hit));
   if (hit) {
@@ -116,9 +116,9 @@ function showAnswer({ history, heard, whole }) {
     setText($("word"), "Say a word");
     setText($("word-note"), keywords(history.classes));
   } else {
-    const probable = history.classes[top].keyword && heard.means[top] >= PROBABLE;
+    const probable = history.classes[top].keyword && heard.probabilities[top] >= PROBABLE;
     setText($("word"), probable ? history.classes[top].name : "…");
-    setText($("word-note"), `${history.classes[top].name}, ${Math.round(100 * heard.means[top])} %`);
+    setText($("word-note"), `${history.classes[top].name}, ${Math.round(100 * heard.probabilities[top])} %`);
   }
 }
 

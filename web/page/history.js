@@ -12,11 +12,12 @@ export const LOOK_AHEAD = 11; // frames by which log-mel frames are ahead of res
 export const RING = SHOWN + 2 * WINDOW;
 
 export class History {
-  /** @param stream its classes, paddedClasses and smoothed */
+  /** @param stream what its engine says of the model */
   constructor(stream) {
     this.classes = stream.classes;
     this.padded = stream.paddedClasses;
-    this.smoothed = stream.smoothed;
+    this.looked = stream.windows;
+    this.agreeing = stream.agreeing;
     this.scale = stream.scale;
     this.mel = new Float32Array(RING * BANDS);
     this.responses = new Float32Array(RING * PROTOTYPES * this.padded);
@@ -34,7 +35,7 @@ export class History {
   skipTo(frame, responseFrame) {
     this.first = this.melEnd = frame;
     this.end = responseFrame;
-    this.windows = []; // { last, probabilities, means }, oldest first
+    this.windows = []; // { last, probabilities, scores }, oldest first
   }
 
   addSound(samples) {
@@ -53,11 +54,16 @@ export class History {
       this.responses.set(values.subarray(at, at + size), (this.end % RING) * size);
   }
 
-  /** Adds a window by the number of its last frame. The detector compares means over the newest windows. */
+  /**
+   * Adds a window by the number of its last frame. The detector compares scores with thresholds: the probability that
+   * `agreeing` of the newest windows reach, or all while there are fewer.
+   */
   addWindow(last, probabilities) {
-    const newest = [...this.windows.slice(1 - this.smoothed), { probabilities }];
-    const means = probabilities.map((_, k) => newest.reduce((sum, w) => sum + w.probabilities[k], 0) / newest.length);
-    this.windows.push({ last, probabilities, means });
+    const before = this.looked > 1 ? this.windows.slice(1 - this.looked) : [];
+    const newest = [...before, { probabilities }];
+    const place = Math.max(newest.length - this.agreeing, 0);
+    const scores = probabilities.map((_, k) => newest.map((window) => window.probabilities[k]).sort((a, b) => a - b)[place]);
+    this.windows.push({ last, probabilities, scores });
     if (this.windows.length > RING / BLOCK) this.windows.shift();
   }
 

@@ -1,4 +1,7 @@
-/** The classes with their probabilities as bars. A bar is a button: it pins the class whose responses are shown. */
+/**
+ * The classes as bars: pale the probability of the newest window, strong the score that the detector compares with the
+ * threshold. A bar is a button: it pins the class whose responses are shown.
+ */
 
 export class Scores {
   #list;
@@ -24,14 +27,17 @@ export class Scores {
     this.#list.replaceChildren(...this.#rows.map(({ row }) => row));
   }
 
-  /** Shows probabilities, or zeros without a window. `leader` is the class that the word above the circle names. */
-  show(probabilities, leader) {
+  /** Shows a window of the history, or zeros. `leader` is the class that the word above the circle names. */
+  show(heard, leader) {
     this.#rows.forEach((row, label) => {
-      const percent = Math.round(100 * (probabilities?.[label] ?? 0));
-      if (row.percent === percent) return;
-      row.percent = percent;
-      row.bar.style.transform = `scaleX(${percent / 100})`;
-      row.value.textContent = `${percent} %`;
+      const percent = Math.round(100 * (heard?.probabilities[label] ?? 0));
+      const score = Math.round(100 * (heard?.scores[label] ?? 0));
+      if (row.percent !== percent) {
+        row.pale.style.transform = `scaleX(${percent / 100})`;
+        row.value.textContent = `${percent} %`;
+      }
+      if (row.score !== score) row.strong.style.transform = `scaleX(${score / 100})`;
+      Object.assign(row, { percent, score });
     });
     if (leader === this.#leader) return;
     this.#rows[this.#leader]?.row.classList.remove("leads");
@@ -47,11 +53,11 @@ export class Scores {
 function makeRow(name, keyword, threshold) {
   const row = document.createElement("li");
   const button = element("button", "", { type: "button", "aria-pressed": "false" });
-  const bar = element("b");
+  const [pale, strong] = [element("i"), element("b")];
   const track = element("span", "bar", { "aria-hidden": "true" });
   const value = element("span", "value");
   value.textContent = "0 %";
-  track.append(bar);
+  track.append(pale, strong);
   if (keyword) {
     const tick = element("u");
     tick.style.left = `calc(${100 * threshold}% - 1px)`;
@@ -63,7 +69,7 @@ function makeRow(name, keyword, threshold) {
   title.textContent = name;
   button.append(title, track, value);
   row.append(button);
-  return { row, button, bar, value, percent: 0 };
+  return { row, button, pale, strong, value, percent: 0, score: 0 };
 }
 
 /** An element with a class and attributes. */
