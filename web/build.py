@@ -17,9 +17,9 @@ WEB = Path(__file__).resolve().parent
 SOURCES = ("main.c", "libc/memory.c")
 PROCESSORS = {"circlematch.simd.wasm": "mvp+simd128", "circlematch.wasm": "mvp"}
 
-# The engine's own flags (engine/python/build.py), and those that make the module small. If the compiler also
-# unrolled loops and turned them into vectors (the engine's quads are vectors anyway), it would take half the time, of which there is
-# plenty; but a module with a model would be above 60 KiB.
+# The engine's own flags (engine/python/build.py), and those that make the module small. If the compiler also unrolled
+# loops and turned them into vectors (the engine's quads are vectors anyway), the module would take half the time, of
+# which there is plenty; but together with a model it would be above 60 KiB.
 FLAGS = (
     *("-std=c99", "-O2", "-ffp-contract=off", "-fno-math-errno", "-Wall", "-Wextra", "-Werror", "-Wno-pass-failed"),
     *("-fno-unroll-loops", "-fno-vectorize", "-fno-slp-vectorize", "-mllvm", "-inline-threshold=5"),
