@@ -15,7 +15,7 @@ import { beginTheme } from "./theme.js";
 import { listenToDrops, listenToKeys } from "./visitor.js";
 
 const AROUND_S = 0.15; // played before and after a keyword
-const AFTER_HIT = 15; // frames after a keyword's end, where the page shows it
+const AFTER_HIT = 60; // frames after a keyword's end, where the page shows it: by then most windows agree
 
 const hits = new Hits($("hits"), $("no-hits"), $("clear"), { play: playHit, go: showHit });
 state.hits = hits;
