@@ -28,6 +28,7 @@ __all__ = [
     "OPTIMIZERS",
     "RECIPES",
     "Augmentation",
+    "Calibration",
     "Detection",
     "Finish",
     "FrontEnd",
@@ -238,6 +239,20 @@ class Detection:
         return self.thresholds or (self.threshold,) * classes
 
 
+@dataclass(frozen=True)
+class Calibration:
+    """How the thresholds of a model were chosen: on which recordings, and how often it then was wrong there."""
+
+    target_per_hour: float  # false accepts of all keywords together
+    hours: float
+    false_accepts: int
+    per_hour: float
+    lowest_per_hour: float  # bounds of 95%
+    highest_per_hour: float
+    recordings: int
+    fingerprints: str  # of the recordings, in base64
+
+
 OPTIMIZERS = ("adamw", "soap")
 LARGEST_BATCH = 65_536  # of the native step
 
@@ -381,7 +396,7 @@ FRONT_END = FrontEnd()
 DETECTION = Detection()
 
 Config = TypeVar(
-    "Config", FrontEnd, Network, Augmentation, Negatives, Detection, Finish, Recipe, Teacher, Specification
+    "Config", FrontEnd, Network, Augmentation, Negatives, Detection, Calibration, Finish, Recipe, Teacher, Specification
 )
 NESTED: dict[str, type[Any]] = {
     "augmentation": Augmentation,

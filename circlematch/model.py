@@ -17,7 +17,7 @@ import numpy.typing as npt
 from circlematch import audio, detection
 from circlematch._version import __version__
 from circlematch.compact import compact
-from circlematch.config import DETECTION, FRONT_END, Detection, Network, Recipe, Specification, from_dict
+from circlematch.config import DETECTION, FRONT_END, Calibration, Detection, Network, Recipe, Specification, from_dict
 from circlematch.engine import Engine, RawHit
 from circlematch.errors import DamagedFileError, UnknownModelError, UsageError, did_you_mean
 from circlematch.files import is_address
@@ -52,6 +52,7 @@ class Card:
     source: str
     finished: Finished = Finished()
     detection: Detection = DETECTION
+    calibration: Calibration | None = None  # how the thresholds were chosen
     commit: str | None = None
     version: str = __version__  # of the package that wrote the file
     notes: tuple[str, ...] = ()
@@ -108,10 +109,12 @@ class Card:
         detection = from_dict(Detection, values.pop("detection", {}))
         if detection.thresholds and len(detection.thresholds) != len(specification.labels):
             raise UsageError(f"it has {len(detection.thresholds)} thresholds for {len(specification.labels)} classes")
+        calibration = values.pop("calibration", None)
         return cls(
             specification,
             finished=Finished(tuple(finished.pop("word_biases")), **finished),
             detection=detection,
+            calibration=from_dict(Calibration, calibration) if calibration else None,
             notes=tuple(values.pop("notes")),
             **values,
         )

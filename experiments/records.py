@@ -35,7 +35,6 @@ DATA = Path(os.environ.get("CIRCLEMATCH_DATA") or ROOT.parent / "data")
 Record = dict[str, Any]
 FLAGS = {name: getattr(Network(), name) for changes in ABLATIONS.values() for name in changes}
 LOCK_WAIT_S = 0.1
-SCRIPTS = {"speech": "detection.py --speech FOLDER"}  # kinds whose script has another name
 
 
 # ---- commands ----------------------------------------------------------------------------------------------
@@ -190,7 +189,7 @@ def keep_measure(kind: str, record: Record, keys: Sequence[str] = ("model",)) ->
 def measured(kind: str, name: str, **where: str) -> Record | None:
     """The measurement of a released model; None if it was not measured, an error if it had other weights then."""
     rows = [row for row in lines(measure_path(kind)) if _matches(row, where)]
-    return current(rows, name, f"experiments/measure/{SCRIPTS.get(kind, f'{kind}.py')} {name}")
+    return current(rows, name, f"experiments/measure/{kind}.py {name}")
 
 
 def current(rows: Sequence[Record], name: str, command: str) -> Record | None:

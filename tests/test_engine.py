@@ -91,11 +91,11 @@ def test_the_engine_includes_nothing_but_math_and_string_and_the_integer_types(r
         assert names <= {"math.h", "string.h", "stddef.h", "stdint.h"}, path.name
 
 
-def test_the_public_header_has_a_dozen_functions_at_most(repository: Path) -> None:
+def test_the_public_header_has_thirteen_functions_at_most(repository: Path) -> None:
     text = (repository / "engine" / "circlematch.h").read_text()
     names = re.findall(r"^[a-z].*?\b(cm_\w+)\(", text, re.MULTILINE)
     assert "cm_push_i16" in names
-    assert len(names) == len(set(names)) <= 12
+    assert len(names) == len(set(names)) <= 13
 
 
 @needs_compiler

@@ -91,7 +91,15 @@ def test_the_engine_trains_with_the_most_threads_that_a_user_may_ask_for_and_no_
 
 
 def test_limits_are_numbers_in_generated_headers_only(repository: Path) -> None:
-    names = {"BLOCK_FRAMES", "SMOOTHED", "LARGEST_WIDTH", "MOST_CLASSES", "MOST_THREADS", "LOG_PATHS", "NORM_MOMENTUM"}
+    names = {
+        "BLOCK_FRAMES",
+        "MOST_WINDOWS",
+        "LARGEST_WIDTH",
+        "MOST_CLASSES",
+        "MOST_THREADS",
+        "LOG_PATHS",
+        "NORM_MOMENTUM",
+    }
     engine, generated = repository / "engine", set(load_script("engine/shared/generate.py").headers())
     defined = [
         (name, path)

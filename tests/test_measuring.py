@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 import circlematch
 from circlematch.audio import read
+from circlematch.config import Detection
 from circlematch.data.cache import ClipSet
 from circlematch.data.negatives import find_recordings
 from circlematch.detection import Hit
@@ -51,7 +52,7 @@ def test_an_answer_has_the_hits_of_spot_and_every_window_however_the_stream_is_c
     found = answer(model, blocks)
     assert [report.hit for report in found.reports] == model.spot(samples, RATE)
     assert found.seconds == samples.size / RATE
-    assert len(found.probabilities) == -(-samples.size // 1600) - 9 + 2
+    assert len(found.probabilities) == -(-samples.size // 1600) - 9 + 6
     whole = answer(model, [samples])
     np.testing.assert_array_equal(found.probabilities, whole.probabilities)
     assert [report.at for report in found.reports] == [report.at for report in whole.reports]
@@ -130,10 +131,10 @@ def curves(*rows: tuple[int, list[float]], windows: int = 60) -> Answer:
 
 
 def test_a_burst_is_one_candidate_with_its_highest_score_in_the_middle_of_what_was_heard() -> None:
-    found = candidates(curves((1, [0.3, 0.9, 0.2, 0.6, 0.1]), (3, [1.0] * 8)), LABELS, windows=1)
+    found = candidates(curves((1, [0.3, 0.9, 0.2, 0.6, 0.1]), (3, [1.0] * 8)), LABELS, Detection(windows=1, agreeing=1))
     assert found == [Candidate("yes", pytest.approx(0.9), pytest.approx(21 * 0.1 + 0.5))]
-    (smooth,) = candidates(curves((0, [0.6, 0.9, 0.6])), LABELS, windows=3)
-    assert (smooth.label, smooth.score, smooth.middle) == ("no", pytest.approx(0.7), pytest.approx(21 * 0.1 + 0.5))
+    (smooth,) = candidates(curves((0, [0.6, 0.9, 0.7])), LABELS, Detection(windows=3, agreeing=3))
+    assert (smooth.label, smooth.score, smooth.middle) == ("no", pytest.approx(0.6), pytest.approx(21 * 0.1 + 0.5))
 
 
 def test_the_curve_is_that_of_counting_at_every_threshold() -> None:

@@ -92,16 +92,13 @@ def test_a_network_of_no_row_has_no_name() -> None:
 
 
 def test_a_measurement_of_other_weights_is_refused() -> None:
-    assert records.measured("detection", "d4-gsc") is None
+    assert records.measured("streams", "d4-gsc") is None
     record = {"model": "d4-gsc", "weights_sha256": records.weights_of("d4-gsc"), "right": 3}
-    records.keep_measure("detection", record)
-    assert records.measured("detection", "d4-gsc") == record
-    records.keep_measure("detection", record | {"weights_sha256": "0" * 64})
-    with pytest.raises(UsageError, match=r"d4-gsc was measured with other weights: run .*measure/detection.py d4-gsc"):
-        records.measured("detection", "d4-gsc")
-    records.keep_measure("speech", record | {"weights_sha256": "0" * 64})
-    with pytest.raises(UsageError, match=r"run experiments/measure/detection.py --speech FOLDER d4-gsc"):
-        records.measured("speech", "d4-gsc")
+    records.keep_measure("streams", record)
+    assert records.measured("streams", "d4-gsc") == record
+    records.keep_measure("streams", record | {"weights_sha256": "0" * 64})
+    with pytest.raises(UsageError, match=r"d4-gsc was measured with other weights: run .*measure/streams.py d4-gsc"):
+        records.measured("streams", "d4-gsc")
 
 
 def test_a_measurement_is_found_by_weights() -> None:
@@ -179,7 +176,7 @@ def test_keywords_with_recordings_of_the_newer_version_are_shown_separately() ->
 def test_seeds_of_the_release_are_shown_with_their_false_accepts_on_sounds() -> None:
     for seed, equal in enumerate(({"validation": 0.87}, {"validation": 0.86}, None)):
         keep(f"gsc/release/d4-seed{seed}", f"w{seed}", test=0.9)
-        shares = {"recordings_with_a_hit": 0.01 + seed / 100, "seconds_with_a_keyword": 0.02 + seed / 100}
+        shares = {"seconds_with_a_keyword": 0.02 + seed / 100}
         keep_sounds(f"gsc/release/d4-seed{seed}", "1", f"w{seed}", at_equal_sounds=equal, **shares)
         if seed < 2:
             keep_sounds(f"gsc/release/d4-seed{seed}", "2-5", f"w{seed}", **shares)
@@ -187,13 +184,13 @@ def test_seeds_of_the_release_are_shown_with_their_false_accepts_on_sounds() -> 
         UsageError, match=r"lacks gsc/release/d4-seed2 with its weights: run .*sounds.py runs/gsc/release"
     ):
         pages.release()
-    keep_sounds("gsc/release/d4-seed2", "2-5", "w2", recordings_with_a_hit=0.03, seconds_with_a_keyword=0.04)
+    keep_sounds("gsc/release/d4-seed2", "2-5", "w2", seconds_with_a_keyword=0.04)
     lines = pages.release()
     assert "| v0.01, test | 90.00 ± 0.00 (3 of 5) | not run | not run | not run |" in lines
     (equal_row,) = [line for line in lines if "smallest silence bias" in line]
     assert equal_row.endswith("| 86.50 ± 0.71 (2 of 5); no bias suffices for 1 | not run | not run | not run |")
-    (hits,) = [line for line in lines if "all seeds: recordings" in line]
-    assert hits.endswith("| 1.00% to 3.00% | not run | not run | not run |")
+    (hits,) = [line for line in lines if "folds 2–5, all seeds: seconds" in line]
+    assert hits.endswith("| 2.00% to 4.00% | not run | not run | not run |")
 
 
 def test_a_block_that_a_page_lacks_is_named() -> None:

@@ -20,7 +20,7 @@ from circlematch.data.cache import load_split
 from circlematch.data.dataset import Clip, Dataset, speaker_of
 from circlematch.data.speech_commands import (
     LABELS,
-    _twelve_classes,
+    _with_background,
     read_archive,
     read_speech_commands,
     split_of_speaker,
@@ -325,7 +325,7 @@ def test_the_published_sizes_follow_from_the_number_of_keywords(split: str) -> N
     members = {f"{KEYWORDS[n % 10]}/{n:08x}_nohash_0": Path(f"{n}.wav") for n in range(keywords)}
     members |= {f"bed/{n:08x}_nohash_0": Path(f"bed{n}.wav") for n in range(5_000)}
 
-    clips = _twelve_classes(members)
+    clips = _with_background(members, KEYWORDS)
 
     assert counts(clips) == (keywords, background, background)
     assert len(clips) == total
@@ -419,7 +419,7 @@ def test_a_missing_archive_is_named(tmp_path: Path) -> None:
 
 def test_an_unknown_task_lists_the_tasks(tmp_path: Path) -> None:
     with pytest.raises(
-        UsageError, match="no task is called 'gsc3'; there are gsc1, gsc2, composite, gsc, gsc-both, en31, es20"
+        UsageError, match="no task is called 'gsc3'; there are gsc1, gsc2, composite, gsc, gsc-both, marvin, en31, es20"
     ):
         read_task("gsc3", tmp_path)
 
@@ -555,3 +555,24 @@ def test_too_few_unknown_words_are_noted(tmp_path: Path) -> None:
 def test_a_missing_folder_is_reported_with_an_existing_command(tmp_path: Path, name: str, advice: str) -> None:
     with pytest.raises(DatasetError, match=f"there is no such folder .*{advice}"):
         read_speech_commands(tmp_path / "nowhere", name)
+
+
+def test_the_wake_word_has_one_keyword_and_all_other_words_as_unknown(tmp_path: Path) -> None:
+    root = tmp_path / "speech_commands_composite"
+    speech_commands(root, names(TRAIN, VALIDATION, TEST))
+    for speaker in (TRAIN, VALIDATION, TEST):
+        write_sound(root / "marvin" / f"{speaker}_nohash_0.wav", tone(400))
+    dataset = read_task("marvin", tmp_path)
+    assert dataset.labels == ("marvin", "unknown", "silence")
+    for split, clips in dataset.splits.items():
+        counts = Counter(dataset.labels[clip.label] for clip in clips)
+        assert counts == {"marvin": 1, "unknown": 1, "silence": 1}, split
+    unknown = {clip.path.parent.name for clip in (*dataset.splits["train"], *dataset.spare) if clip.label == 1}
+    assert "yes" in unknown
+    assert "marvin" not in unknown
+
+
+def test_a_wake_word_that_is_not_there_is_named(tmp_path: Path) -> None:
+    speech_commands(tmp_path / "speech_commands_composite", names(TRAIN, VALIDATION, TEST))
+    with pytest.raises(DatasetError, match="has no folder for marvin"):
+        read_task("marvin", tmp_path)

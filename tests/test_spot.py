@@ -148,7 +148,7 @@ def test_a_recording_of_unknown_length_comes_through_a_pipe(commands: Path, tmp_
     command = [sys.executable, "-m", "circlematch", "spot", "/dev/stdin"]
     done = subprocess.run(command, input=data, capture_output=True)
     assert (done.returncode, done.stderr) == (0, b"")
-    assert done.stdout.count(b"\n") == 8
+    assert done.stdout.count(b"\n") == 10
 
 
 # ---- files that fail ---------------------------------------------------------------------------------------
@@ -193,7 +193,7 @@ def test_hits_before_the_damage_are_reported_with_the_error(commands: Path, tmp_
     code, (result,), err = spot(capsys, path)
 
     assert (code, result["file"]) == (2, str(path))
-    assert [hit["label"] for hit in result["hits"]] == ["yes", "no", "up", "left"]
+    assert [hit["label"] for hit in result["hits"]] == ["yes", "no", "up", "down", "left"]
     assert re.search(r"damaged or cut off after 8\.19 s$", result["error"])
     assert "formats" not in err
 
@@ -258,7 +258,7 @@ def test_progress_is_drawn_on_a_terminal_and_removed_before_a_hit(
     lines = drawn.split("\r")
     assert lines[-1] == "", "nothing stays"
     assert lines[-2].strip() == ""
-    assert capsys.readouterr().out.count("\n") == 8
+    assert capsys.readouterr().out.count("\n") == 10
 
 
 def test_ctrl_c_removes_the_progress(commands: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,13 +18,14 @@ from runs import altered, run_of
 
 import circlematch
 import circlematch.training.run as training_run
-from circlematch.config import Augmentation, Network, Recipe, Specification, from_dict
+from circlematch.config import Augmentation, Negatives, Network, Recipe, Specification, from_dict
 from circlematch.data.augment import Augmenter
 from circlematch.data.cache import ClipSet, load_split
-from circlematch.data.dataset import Dataset
+from circlematch.data.dataset import Dataset, Recording
 from circlematch.data.epoch import EpochSampler
 from circlematch.data.folder import read_folder
 from circlematch.data.mix import Mixer
+from circlematch.data.negatives import find_recordings
 from circlematch.data.noise import make_pool
 from circlematch.data.speech_commands import KEYWORDS, read_speech_commands
 from circlematch.errors import DamagedFileError, DivergedError, UsageError
@@ -333,6 +334,67 @@ def twelve_classes(root: Path) -> Dataset:
         for speaker in ("00176480", "026290a7", "0c40e715"):
             write_sound(root / word / f"{speaker}_nohash_0.wav", tone(200 + 100 * number, seconds=0.5))
     return read_speech_commands(root, "gsc1")
+
+
+def negatives(folder: Path) -> tuple[Recording, ...]:
+    """Noise in which anything may be heard, by several speakers, and its transcripts."""
+    generator = np.random.default_rng(0)
+    for speaker in range(6):
+        swell = np.repeat(generator.uniform(0, 0.3, 30), 1_600)
+        write_sound(folder / f"{speaker}-1-0001.wav", swell * generator.standard_normal(48_000))
+    return tuple(find_recordings([folder]))
+
+
+STREAM_RECIPE = Recipe(
+    epochs=4,
+    batch_size=8,
+    peak_learning_rate=0.03,
+    near_share=0.3,
+    negatives=Negatives(share=0.4, hard=0.5, mined_every=1),
+    augmentation=Augmentation(
+        recorded_speech=0.3, least_snr_db=0, levelled=0.3, beside=0.3, babble=0.3, microphones=0.3, rooms=0.3
+    ),
+)
+
+
+@pytest.mark.parametrize("step", ["native", "torch"])
+def test_a_recipe_with_negatives_trains_and_resumes_with_the_same_hard_windows(tmp_path: Path, step: str) -> None:
+    dataset = replace(twelve_classes(tmp_path / "set"), negatives=negatives(tmp_path / "speech"))
+    run = run_of(dataset, Network(width=4, classes=12), STREAM_RECIPE, 0, tmp_path / "whole", step=step)
+    whole = quietly(run)
+    clips = 10 + 1 + 1 + 3  # keywords, unknown words, silence, near-words
+    assert whole.record["clips_per_epoch"] == clips + round(clips * 0.4 / 0.6)
+    hard = read_checkpoint(tmp_path / "whole" / CHECKPOINT).hard
+    assert hard.size > 0, "the network never took noise for a word: the test shows nothing"
+
+    for stop in (1, 3):
+        parts = altered(run, folder=tmp_path / f"parts{stop}")
+        with pytest.raises(KeyboardInterrupt):
+            quietly(parts, watchers=(StopAfter(stop),))
+        resumed = quietly(parts, resume=True)
+        assert resumed.record["weights_sha256"] == whole.record["weights_sha256"]
+        np.testing.assert_array_equal(read_checkpoint(parts.folder / CHECKPOINT).hard, hard)
+
+
+def test_negatives_that_are_held_out_are_never_trained_on(tmp_path: Path) -> None:
+    dataset = replace(twelve_classes(tmp_path / "set"), negatives=negatives(tmp_path / "speech"))
+    said: list[str] = []
+    run = run_of(dataset, Network(width=4, classes=12), replace(STREAM_RECIPE, epochs=1), 0, tmp_path / "run")
+    perform(run, watchers=(), say=said.append)
+    assert "negatives: 0.0 hours in 4 recordings; 2 others are held out" in said
+
+
+def test_a_recipe_that_needs_negatives_says_so(tmp_path: Path) -> None:
+    run = run_of(twelve_classes(tmp_path / "set"), Network(width=4, classes=12), STREAM_RECIPE, 0, tmp_path / "run")
+    with pytest.raises(UsageError, match="trains with negatives, but there are none; give --negatives DIR"):
+        quietly(run)
+
+
+def test_negatives_need_a_class_for_what_is_no_keyword(words: Path, tmp_path: Path) -> None:
+    dataset = replace(read_folder(words), negatives=negatives(tmp_path / "speech"))
+    run = run_of(dataset, Network(width=4, classes=len(dataset.labels)), STREAM_RECIPE, 0, tmp_path / "run")
+    with pytest.raises(UsageError, match="the data has no class unknown"):
+        quietly(run)
 
 
 def test_a_recipe_with_recorded_noise_and_new_unknown_words_trains_and_resumes(tmp_path: Path) -> None:

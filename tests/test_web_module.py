@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import soxr
 
 import circlematch
 from circlematch import pretrained
@@ -295,8 +296,9 @@ def test_the_audio_thread_needs_under_one_per_cent_of_real_time(
 def test_the_javascript_package_finds_what_python_finds(ask: Ask, repository: Path, tmp_path: Path) -> None:
     samples = circlematch.read(repository / "examples" / "commands.flac").astype("<f4")
     samples.tofile(tmp_path / "words.f32")
+    soxr.resample(samples, 16_000, 48_000).astype("<f4").tofile(tmp_path / "words48.f32")
     model = Path(pretrained.__file__).parent / "weights" / "d16-gsc.safetensors"
-    found = ask("spotter", model=model, samples=tmp_path / "words.f32")
+    found = ask("spotter", model=model, samples=tmp_path / "words.f32", samples48=tmp_path / "words48.f32")
     expected = [(hit.label, hit.start, hit.end) for hit in circlematch.load("d16-gsc").spot(samples, 16_000)]
     assert found["before"] == {"probabilities": None, "scores": None}
     for name in ("hits", "again"):

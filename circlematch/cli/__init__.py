@@ -15,14 +15,27 @@ from types import FrameType
 from typing import Any, NoReturn
 
 from circlematch._version import __version__
-from circlematch.cli import bench, data, demo, evaluate, explain, export, finish, measure, models, spot, train
+from circlematch.cli import (
+    bench,
+    calibrate,
+    data,
+    demo,
+    evaluate,
+    explain,
+    export,
+    finish,
+    measure,
+    models,
+    spot,
+    train,
+)
 from circlematch.data.tasks import TASKS
 from circlematch.errors import CircleMatchError, did_you_mean
 
 __all__ = ["Parser", "build_parser", "main"]
 
 INTERRUPTED = 130  # what shells expect after Ctrl-C
-COMMANDS = (models, demo, spot, explain, train, finish, evaluate, measure, export, data, bench)
+COMMANDS = (models, demo, spot, explain, train, finish, evaluate, measure, calibrate, export, data, bench)
 
 
 class Parser(argparse.ArgumentParser):

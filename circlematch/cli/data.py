@@ -119,10 +119,10 @@ def run_show(options: argparse.Namespace) -> int:
         return 0
     print(f"{dataset.name}: split {dataset.split_rule}; {dataset.source}; licence {dataset.licence}")
     wide = max(map(len, (*dataset.labels, "total")))
-    print(f"{'':<{wide}}" + "".join(f"{split:>14}" for split in counts))
+    print(f"{'':<{wide}}" + "".join(f"{split:>18}" for split in counts))
     for index, label in enumerate(dataset.labels):
-        print(f"{label:<{wide}}" + "".join(f"{row[index]:>14,}" for row in counts.values()))
-    print(f"{'total':<{wide}}" + "".join(f"{row.total():>14,}" for row in counts.values()))
+        print(f"{label:<{wide}}" + "".join(f"{row[index]:>18,}" for row in counts.values()))
+    print(f"{'total':<{wide}}" + "".join(f"{row.total():>18,}" for row in counts.values()))
     for note in dataset.notes:
         print(f"note: {note}")
     return 0

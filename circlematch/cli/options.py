@@ -9,7 +9,7 @@ import shutil
 import sys
 import textwrap
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -102,7 +102,7 @@ def add_dataset(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def source_of(options: argparse.Namespace, parser_name: str) -> Source:
+def source_of(options: argparse.Namespace, parser_name: str, negatives: Sequence[Path] | None = None) -> Source:
     """Where the dataset of the arguments is; nothing is read yet."""
     if options.task is None and options.data is None:
         raise UsageError(
@@ -112,7 +112,7 @@ def source_of(options: argparse.Namespace, parser_name: str) -> Source:
     if options.data is not None and is_address(options.data):
         raise UsageError("--data is a web address; download the data and give its folder")
     data = options.data or Path(os.environ.get("CIRCLEMATCH_DATA") or DEFAULT_DATA)
-    return Source(options.task, data, options.archive, tuple(getattr(options, "negatives", None) or ()))
+    return Source(options.task, data, options.archive, tuple(negatives or ()))
 
 
 def read_dataset(options: argparse.Namespace, parser_name: str) -> Dataset:

@@ -104,7 +104,7 @@ def run(options: argparse.Namespace) -> int:
     if resuming:
         _refuse_other_options(options)
     plan = read_plan(options.resume) if resuming else None
-    dataset = plan.source.read() if plan else source_of(options, "train").read()
+    dataset = plan.source.read() if plan else source_of(options, "train", options.negatives).read()
     teachers = tuple(load(name) for name in (plan.teachers if plan else _teacher_names(options)))
     if plan is None:
         plan = _plan(options, dataset, teachers, options.seed)
@@ -151,7 +151,9 @@ def _run_several(options: argparse.Namespace) -> int:
     for name in ("seed", "threads"):
         if getattr(options, name) != options.parser.get_default(name):
             raise UsageError(f"--{name} does not go with --seeds: every seed is a run of its own on one core")
-    dataset = source_of(options, "train").read()  # a wrong folder is reported once here, not once per seed
+    dataset = source_of(
+        options, "train", options.negatives
+    ).read()  # a wrong folder is reported once here, not once per seed
     teachers = tuple(load(name) for name in _teacher_names(options))
     jobs = []
     for seed in options.seeds:
@@ -231,7 +233,7 @@ def _plan(options: argparse.Namespace, dataset: Dataset, teachers: tuple[Model, 
     network = ablated(network, options.ablation)
     recipe = replace(distilled(recipe) if teachers else recipe, **given, negatives=_negatives(options, recipe))
     specification = specify(dataset, network, recipe, seed, teachers)
-    source = source_of(options, "train")
+    source = source_of(options, "train", options.negatives)
     return Plan(specification, source, _teacher_names(options), options.step, options.threads)
 
 

@@ -1,4 +1,4 @@
-"""Google Speech Commands, 12 classes: ten words, unknown words and silence (Section 4.1).
+"""Google Speech Commands, 12 classes: ten words, unknown words and silence (Section 4.1). Also with other keywords.
 
 The official lists decide the split, or if a list is missing, the rule that made it (a hash of the speaker).
 Unknown words come from the same split as the keywords, chosen by `rank`, which is the same on every machine.
@@ -27,6 +27,7 @@ __all__ = [
     "LISTS",
     "NEWER",
     "OLDER",
+    "WAKE_WORD",
     "left_out",
     "read_archive",
     "read_both_versions",
@@ -36,6 +37,7 @@ __all__ = [
 
 KEYWORDS = ("yes", "no", "up", "down", "left", "right", "on", "off", "stop", "go")
 LABELS = (*KEYWORDS, UNKNOWN, SILENCE)
+WAKE_WORD = ("marvin",)  # of MLPerf Tiny
 BACKGROUND_SHARE = 0.1  # unknown and silence, each, as a share of the keywords
 LISTS = {"validation": "validation_list.txt", "test": "testing_list.txt"}
 OLDER, NEWER = "speech_commands_v0.01", "speech_commands_v0.02"
@@ -61,14 +63,20 @@ def _how_to_get(name: str) -> str:
     return f"circlematch data get {'gsc2' if name == 'gsc-both' else name}"
 
 
-def read_speech_commands(root: Path, name: str, archive: Path | None = None) -> Dataset:
-    """The 12-class task from the official folder layout (one folder per word, with the lists next to them)."""
+def read_speech_commands(
+    root: Path, name: str, archive: Path | None = None, keywords: tuple[str, ...] = KEYWORDS
+) -> Dataset:
+    """A task from the official folder layout (one folder per word, with the lists next to them).
+
+    All words but the keywords are unknown words.
+    """
+    labels = (*keywords, UNKNOWN, SILENCE)
     if not root.is_dir():
         raise DatasetError(f"{root}: there is no such folder ({_how_to_get(name)})")
     words = {
         path.name: path for path in sorted(root.iterdir()) if path.is_dir() and not path.name.startswith(("_", "."))
     }
-    missing = [word for word in KEYWORDS if word not in words]
+    missing = [word for word in keywords if word not in words]
     if missing:
         raise DatasetError(
             f"{root} has no folder for {', '.join(missing)}; it must hold the official Speech Commands layout "
@@ -81,22 +89,22 @@ def read_speech_commands(root: Path, name: str, archive: Path | None = None) -> 
         for path in recordings:
             key = f"{word}/{path.stem}"  # without the suffix, so that a copy in FLAC is the same set
             by_split[_split_of(key, lists)][key] = path
-    splits = {split: _twelve_classes(members) for split, members in by_split.items()}
+    splits = {split: _with_background(members, keywords) for split, members in by_split.items()}
     taken = {clip.path for clip in splits["train"]}
     spare = tuple(
-        Clip(path, LABELS.index(UNKNOWN), speaker_of(key))
+        Clip(path, labels.index(UNKNOWN), speaker_of(key))
         for key, path in sorted(by_split["train"].items())
-        if key.split("/")[0] not in KEYWORDS and path not in taken
+        if key.split("/")[0] not in keywords and path not in taken
     )
     noise, unreadable = _noise(root / NOISE)
     if noise:
         splits["validation-noise"] = _with_noise(splits["validation"], noise)
-    too_few = (_too_few_unknown(split, clips) for split, clips in splits.items())
+    too_few = (_too_few_unknown(split, clips, labels) for split, clips in splits.items())
     notes = (*filter(None, (*too_few, _origin(words))), *unreadable)
     if archive is not None:
         splits |= _archive_splits(archive, "archive")
     rule = "official lists" if len(lists) == len(LISTS) else "hash of the speaker (a list is missing)"
-    return Dataset(name, LABELS, splits, rule, CC_BY_4, SOURCE, notes, spare, tuple(noise))
+    return Dataset(name, labels, splits, rule, CC_BY_4, SOURCE, notes, spare, tuple(noise))
 
 
 def read_both_versions(data: Path, folder: str, name: str, archive: Path | None = None) -> Dataset:
@@ -206,21 +214,24 @@ def _noise(folder: Path) -> tuple[dict[Path, float], list[str]]:
 
 def _with_noise(clips: tuple[Clip, ...], noise: dict[Path, float]) -> tuple[Clip, ...]:
     """The same split with real noise for silence, from the held-out part of the noise recordings."""
-    places = []
+    places: list[tuple[Path, int]] = []
     for path, seconds in noise.items():
         duration_ms = int(1000 * seconds)
         first, last = ceil((1 - HELD_OUT_NOISE) * duration_ms), duration_ms - FRONT_END.clip_ms
-        places += [Clip(path, LABELS.index(SILENCE), start_ms=start) for start in range(first, last, NOISE_STEP_MS)]
+        places += [(path, start) for start in range(first, last, NOISE_STEP_MS)]
     silent = [number for number, clip in enumerate(clips) if clip.path is None]
     if not places:
         return clips
-    chosen = {number: places[(index * len(places)) // len(silent)] for index, number in enumerate(silent)}
-    return tuple(chosen.get(number, clip) for number, clip in enumerate(clips))
+    out = list(clips)
+    for index, number in enumerate(silent):
+        path, start = places[(index * len(places)) // len(silent)]
+        out[number] = Clip(path, clips[number].label, start_ms=start)
+    return tuple(out)
 
 
-def _too_few_unknown(split: str, clips: tuple[Clip, ...]) -> str:
+def _too_few_unknown(split: str, clips: tuple[Clip, ...], labels: tuple[str, ...]) -> str:
     """A note on a split that has fewer unknown words than silence clips; empty if there are enough."""
-    unknown, silence = (sum(LABELS[clip.label] == label for clip in clips) for label in (UNKNOWN, SILENCE))
+    unknown, silence = (sum(labels[clip.label] == label for clip in clips) for label in (UNKNOWN, SILENCE))
     return f"{split} has {unknown} recordings of unknown words instead of {silence}" if unknown < silence else ""
 
 
@@ -267,14 +278,17 @@ def _split_of(key: str, lists: dict[str, frozenset[str]]) -> str:
     return split_of_speaker(speaker)
 
 
-def _twelve_classes(members: dict[str, Path]) -> tuple[Clip, ...]:
-    """All keywords of a split, and a tenth as many unknown words and silent clips."""
-    keywords = sorted(key for key in members if key.split("/")[0] in KEYWORDS)
-    others = [key for key in members if key.split("/")[0] not in KEYWORDS]
-    wanted = ceil(BACKGROUND_SHARE * len(keywords))
+def _with_background(members: dict[str, Path], keywords: tuple[str, ...]) -> tuple[Clip, ...]:
+    """All keywords of a split, and for every ten of them an unknown word and a silent clip.
+
+    With a single keyword there are as many of both as of the keyword.
+    """
+    said = sorted(key for key in members if key.split("/")[0] in keywords)
+    others = [key for key in members if key.split("/")[0] not in keywords]
+    wanted = ceil(max(BACKGROUND_SHARE, 1 / len(keywords)) * len(said))
     unknown = sorted(rank(others, salt="unknown")[:wanted])
     return (
-        *(Clip(members[key], LABELS.index(key.split("/")[0]), speaker_of(key)) for key in keywords),
-        *(Clip(members[key], LABELS.index(UNKNOWN), speaker_of(key)) for key in unknown),
-        *(Clip(None, LABELS.index(SILENCE)) for _ in range(wanted)),
+        *(Clip(members[key], keywords.index(key.split("/")[0]), speaker_of(key)) for key in said),
+        *(Clip(members[key], len(keywords), speaker_of(key)) for key in unknown),
+        *(Clip(None, len(keywords) + 1) for _ in range(wanted)),
     )

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from circlematch.data.dataset import Dataset
+from circlematch.data.dataset import SILENCE, UNKNOWN, Dataset
 from circlematch.data.folder import read_folder
 from circlematch.data.mswc import EN31, ES20, read_mswc
 from circlematch.data.negatives import find_recordings
@@ -14,6 +14,7 @@ from circlematch.data.speech_commands import (
     COMPOSITE,
     LABELS,
     NEWER,
+    WAKE_WORD,
     read_both_versions,
     read_speech_commands,
 )
@@ -87,6 +88,13 @@ TASKS: dict[str, Task] = {
         "",
         "0.01",
         lambda root, archive: read_both_versions(root, NEWER, "gsc-both", archive),
+    ),
+    "marvin": Task(
+        "the wake word marvin",
+        "The wake word of MLPerf Tiny, from v0.02; all other words of the composite are unknown. 3 classes.",
+        COMPOSITE,
+        (*WAKE_WORD, UNKNOWN, SILENCE),
+        lambda root, _: read_speech_commands(root, "marvin", keywords=WAKE_WORD),
     ),
     "en31": Task(
         "MSWC Micro EN31",

@@ -24,7 +24,7 @@ from circlematch.measuring.figures import Stretch
 from circlematch.measuring.scenes import Place
 from circlematch.measuring.streams import Answer
 
-__all__ = ["Candidate", "Curve", "candidates", "curve", "draw"]
+__all__ = ["Candidate", "Curve", "best_scores", "candidates", "curve", "draw", "not_said"]
 
 LEAST = 0.02  # lower probabilities are no candidates
 APART_S = 1.0
@@ -86,31 +86,36 @@ def curve(
 ) -> Curve:
     """Misses of the words against false accepts of the negatives."""
     false = _false(negatives, stretches)
-    scores = np.sort(_best(words, places))
+    scores = np.sort(best_scores(words, places))
     thresholds = [score for score, _ in false]
     missed = np.searchsorted(scores, thresholds, side="right") / max(len(scores), 1)
     rates = np.cumsum([0.0] + [rate for _, rate in false])[:-1]  # strictly above the threshold
     return Curve(tuple(thresholds), tuple(map(float, rates)), tuple(map(float, missed)))
 
 
-def _false(negatives: Sequence[Candidate], stretches: Sequence[Stretch]) -> list[tuple[float, float]]:
-    """Every false accept: its score, and what it adds to the hourly rate. Highest score first; LEAST ends the list."""
+def not_said(negatives: Sequence[Candidate], stretches: Sequence[Stretch]) -> list[Candidate]:
+    """The candidates in recordings whose transcript lacks their keyword."""
     firsts = np.array([stretch.start for stretch in stretches])
-    exposure: dict[str, float] = {}
     out = []
     for one in negatives:
-        label = one.label.casefold()
-        if one.label not in exposure:
-            lacking = (s.end - s.start for s in stretches if s.words is None or label not in s.words)
-            exposure[one.label] = sum(lacking) / 3600
         words = stretches[max(int(np.searchsorted(firsts, one.middle, side="right")) - 1, 0)].words
-        if words is None or label not in words:
-            out.append((one.score, 1 / exposure[one.label]))
-    return [*sorted(out, reverse=True), (LEAST, 0.0)]
+        if words is None or one.label.casefold() not in words:
+            out.append(one)
+    return out
 
 
-def _best(words: Sequence[Candidate], places: Sequence[Place]) -> npt.NDArray[np.float64]:
-    """For each word, the highest score of a candidate with its label inside its clip; 0 if there is none."""
+def _false(negatives: Sequence[Candidate], stretches: Sequence[Stretch]) -> list[tuple[float, float]]:
+    """Score and share of an hourly rate of every false accept, the highest first; the last is the lowest threshold."""
+    false = not_said(negatives, stretches)
+    exposure = {}
+    for label in {one.label for one in false}:
+        lacking = (s.end - s.start for s in stretches if s.words is None or label.casefold() not in s.words)
+        exposure[label] = sum(lacking) / 3600
+    return [*sorted(((one.score, 1 / exposure[one.label]) for one in false), reverse=True), (LEAST, 0.0)]
+
+
+def best_scores(words: Sequence[Candidate], places: Sequence[Place]) -> npt.NDArray[np.float64]:
+    """For each word the highest score of a candidate with its label in its clip; 0 without one: (N,)."""
     best = np.zeros(len(places))
     starts = np.array([place.clip_start for place in places])
     for one in words:

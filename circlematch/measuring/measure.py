@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,16 @@ from circlematch.config import FRONT_END, Detection
 from circlematch.data.cache import ClipSet
 from circlematch.data.negatives import Recording
 from circlematch.errors import AudioError, DatasetError
-from circlematch.measuring.det import Candidate, Curve, candidates, curve
+from circlematch.measuring.calibration import (
+    calibrated,
+    calibration_of,
+    check_not_calibrated_on,
+    log_odds,
+    offsets,
+    tail_of,
+    thresholds,
+)
+from circlematch.measuring.det import Candidate, Curve, best_scores, candidates, curve, not_said
 from circlematch.measuring.figures import FalseAccepts, Misses, Timing, false_accepts, misses, timing
 from circlematch.measuring.near_words import NEAR_WORDS
 from circlematch.measuring.negatives import Joined
@@ -25,6 +34,7 @@ from circlematch.model import Model
 __all__ = ["Measurement", "NearWords", "Negatives", "Words", "conditions_of", "read_noise"]
 
 RATE = FRONT_END.sample_rate_hz
+QUIET = Conditions("quiet")
 LONGEST_NOISE_S = 3600  # of all noise recordings together, in memory
 
 Progress = Callable[[str, float], object]  # name of the row, seconds so far
@@ -85,7 +95,7 @@ class Negatives:
 def conditions_of(snrs_db: Sequence[float], levels_dbfs: Sequence[float]) -> list[Conditions]:
     """Quiet first, then noise and levels in the order given."""
     return [
-        Conditions("quiet"),
+        QUIET,
         *(Conditions(f"noise at {snr:g} dB", snr_db=snr) for snr in snrs_db),
         *(Conditions(f"peaks of {level:g} dBFS", peak_dbfs=level) for level in levels_dbfs),
     ]
@@ -121,7 +131,7 @@ class Measurement:
         self.detection = wanted or model.card.detection
         self.progress, self.at_once = progress, at_once
         self.keywords = tuple(label for label in model.labels if label not in detection.BACKGROUND)
-        self._words: dict[str, tuple[list[Candidate], list[Place]]] = {}
+        self._words: dict[str, tuple[list[Candidate], list[Place]]] = {}  # by condition
 
     def words(self, clips: ClipSet, conditions: Conditions, noise: Samples | None = None, seed: int = 0) -> Words:
         """Every keyword clip of a split, at known times in a long recording."""
@@ -153,6 +163,7 @@ class Measurement:
     ) -> tuple[Negatives, dict[str, Curve]]:
         """Recordings as one stream, and for every condition of `words` so far the trade-off with it."""
         complaints: list[str] = []
+        check_not_calibrated_on(self.model.card.calibration, [recording.path for recording in recordings])
         joined = Joined(recordings, complaints.append)
         found = self._answer(joined.blocks(), name)
         for complaint in complaints:
@@ -170,6 +181,32 @@ class Measurement:
             condition: curve(right, places, false, joined.stretches)
             for condition, (right, places) in self._words.items()
         }
+
+    def calibrated(
+        self, recordings: Sequence[Recording], target: float, say: Callable[[str], object], clips: ClipSet | None = None
+    ) -> Model:
+        """The model with thresholds for `target` false accepts an hour in these recordings.
+
+        With clips of words, the thresholds are those that miss the fewest of them, and starts and ends are corrected.
+        """
+        joined, wanted = Joined(recordings, say), self.detection
+        found = self._answer(joined.blocks(), "negatives")
+        counted = false_accepts(found, joined.stretches, self.keywords)
+        false = not_said(candidates(found, self.model.labels, wanted), joined.stretches)
+        words = None
+        if clips is not None:
+            row = self.words(clips, QUIET)
+            heard, places = self._words[QUIET.name]
+            best, labels = best_scores(heard, places), np.array([place.label for place in places])
+            words = {label: log_odds(best[labels == label]) for label in self.keywords}
+            start, end = offsets(row.timing)
+            start, end = wanted.start_offset_ms + start, wanted.end_offset_ms + end
+            wanted = replace(wanted, start_offset_ms=start, end_offset_ms=end)
+        chosen = thresholds(tail_of(false, counted.exposure, target), target, words)
+        wanted = calibrated(wanted, self.model.labels, chosen)
+        counted = false_accepts(answer(self.model, joined.blocks(), wanted), joined.stretches, self.keywords)
+        kept = calibration_of(target, counted, (recording.path for recording in recordings))
+        return Model(replace(self.model.card, detection=wanted, calibration=kept), self.model.tensors)
 
     def _keyword_clips(self, clips: ClipSet) -> npt.NDArray[np.int64]:
         wanted = [number for number, label in enumerate(self.model.labels) if label in self.keywords]

@@ -189,8 +189,7 @@ def card_text(name: str) -> str:
         *_accuracies(accuracies(name), seeds),
         "",
         *_sounds(name),
-        *_long_recording(name),
-        *_speech(name),
+        *_streams(name),
         "## How it was trained",
         f"- Recipe `{family.recipe}`, {card.epochs} epochs, peak learning rate {card.recipe.peak_learning_rate:g}, seed"
         f" {card.seed}. Commit `{card.commit}`.",
@@ -266,35 +265,28 @@ def _sounds(name: str) -> list[str]:
     if found is None:
         return []
     return [
-        f"False accepts on sounds that are not speech (four folds of ESC-50 that were not used for choices):"
-        f" {found['seconds_with_a_keyword']:.2%} of {found['seconds']:,} seconds are classified as a keyword, and the"
-        f" detector reports a keyword in {found['recordings_with_a_hit']:.2%} of {found['recordings']:,} recordings"
-        f" of five seconds, at the threshold {found['threshold']:g}.",
+        f"Sounds that are not speech (four folds of ESC-50 that were not used for choices):"
+        f" {found['seconds_with_a_keyword']:.2%} of {found['seconds']:,} seconds are classified as a keyword.",
         "",
     ]
 
 
-def _long_recording(name: str) -> list[str]:
-    found = measured("detection", name)
+def _streams(name: str) -> list[str]:
+    found = measured("streams", name)
     if found is None:
         return []
+    rows, detection = found["rows"], found["detection"]
+    speech, sounds = rows["speech"], rows["sounds"]
+    low, high = speech["bounds"]
     return [
-        f"In a recording of {found['seconds'] / 60:.0f} minutes, made of validation clips, with {found['keywords']}"
-        f" keywords among other words and noise, it finds {found['right'] / found['keywords']:.0%} of them with"
-        f" {found['false']} false accepts, at the threshold {found['threshold']:g}. The median delay after the"
-        f" end of a word is {found['median_delay_s']:.2f} s.",
-        "",
-    ]
-
-
-def _speech(name: str) -> list[str]:
-    found = measured("speech", name)
-    if found is None:
-        return []
-    return [
-        f"In {found['hours']:.1f} hours of running speech ({found['recordings']:,} recordings of LibriSpeech"
-        f" test-clean) it makes {found['false_per_hour']:.0f} false accepts an hour, at the threshold"
-        f" {found['threshold']:g}: hits whose word is not in the transcript.",
+        f"On streams, with {detection['agreeing']} of {detection['windows']} windows that must agree: it misses"
+        f" {rows['quiet']['share']:.1%} of {rows['quiet']['words']:,} words in quiet,"
+        f" {rows['noise 10 dB']['share']:.1%} in noise of 10 dB and {rows['babble 10 dB']['share']:.1%} in babble of"
+        " 10 dB."
+        f" In {speech['hours']:.1f} hours of running speech (LibriSpeech test-clean) it makes {speech['per_hour']:.1f}"
+        f" false accepts an hour (95%: {low:.1f} to {high:.1f}), in {sounds['hours']:.1f} hours of sounds (ESC-50)"
+        f" {sounds['per_hour']:.1f}. It reports a word {rows['quiet']['latency_median_s']:.2f} s after its end, in the"
+        " median.",
         "",
     ]
 

@@ -1,0 +1,131 @@
+"""Released models on streams, as they are used: words in quiet, in noise and babble, faint words, near-words, speech.
+
+python experiments/measure/streams.py MODEL…          released models' names, or model files (which leave no record)
+
+Records go to results/measure/streams.jsonl, a line for each model with a row for each measurement, as
+`circlematch measure --json` prints it. The words are all keyword clips of v0.01's test list. The noise is ESC-50's
+folds 2–5, the babble four voices of LibriSpeech dev-clean at a time, the speech LibriSpeech test-clean, the sounds
+ESC-50's folds 2–5. Nothing of these is trained on, but dev-clean's voices.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # for records.py
+
+from records import attempt, keep_measure, parser_of
+
+import circlematch
+from circlematch.data.cache import ClipSet, load_split
+from circlematch.data.dataset import Recording
+from circlematch.data.negatives import find_recordings
+from circlematch.data.tasks import read_task
+from circlematch.detection import BACKGROUND
+from circlematch.errors import DatasetError
+from circlematch.machine import commit
+from circlematch.measuring.measure import Measurement, read_noise
+from circlematch.measuring.near_words import NEAR_WORDS
+from circlematch.measuring.scenes import Conditions
+from circlematch.safetensors import digest
+
+TASK = "gsc"
+SPEECH, VOICES, SOUNDS = "librispeech_test_clean", "librispeech_dev_clean", "esc50"
+FIRST_FOLD = "1-"  # how the names of ESC-50's first fold begin; the recipe and the seed were chosen with it
+VOICES_AT_ONCE = 4
+CONDITIONS = (
+    Conditions("quiet"),
+    Conditions("noise 10 dB", snr_db=10),
+    Conditions("noise 0 dB", snr_db=0),
+    Conditions("babble 10 dB", snr_db=10),
+    Conditions("-40 dBFS", peak_dbfs=-40),
+)
+LEFT_OUT = "per_keyword"  # of the rows in a record: it would be most of it
+
+Row = dict[str, Any]
+Samples = npt.NDArray[np.float32]
+
+
+def recordings_of(data: Path, folder: str) -> list[Recording]:
+    """The recordings in one of the folders above."""
+    if not (data / folder).is_dir():
+        raise DatasetError(f"{data / folder}: there is no such folder; unpack {folder} there (CONTRIBUTING.md)")
+    found = find_recordings([data / folder])
+    return [one for one in found if folder != SOUNDS or not one.path.name.startswith(FIRST_FOLD)]
+
+
+def babble(data: Path) -> Samples:
+    """Several voices at a time, of equal level."""
+    speech = read_noise(recordings_of(data, VOICES))
+    whole = speech[: speech.size // VOICES_AT_ONCE * VOICES_AT_ONCE].reshape(VOICES_AT_ONCE, -1)
+    together: Samples = whole.sum(axis=0)
+    return together / np.float32(np.sqrt(np.mean(np.square(together, dtype=np.float64))))
+
+
+def rows_of(model: circlematch.Model, clips: ClipSet, data: Path) -> Iterator[Row]:
+    """Every measurement of a model."""
+    measurement = Measurement(model)
+    sounds = {"noise": read_noise(recordings_of(data, SOUNDS)), "babble": babble(data)}
+    for condition in CONDITIONS:
+        row = measurement.words(clips, condition, sounds.get(condition.name.split()[0])).summary()
+        yield {"kind": "words", "name": row.pop("condition"), **row}
+    for name in NEAR_WORDS:
+        yield measurement.near_words(clips, name).summary()
+    for name, folder in (("speech", SPEECH), ("sounds", SOUNDS)):
+        found, _ = measurement.negatives(name, recordings_of(data, folder), print)
+        row = found.summary()
+        false = {label: one["false_accepts"] for label, one in row["per_keyword"].items()}
+        yield {**row, "false_accepts_by_keyword": false}
+    early = Measurement(model, at_once=True).words(clips, CONDITIONS[0]).summary()
+    yield {"kind": "words", "name": "quiet, at once", **{key: early[key] for key in early if key != "condition"}}
+
+
+def compact_row(row: Row) -> Row:
+    """A row as a record has it."""
+    kept = {key: value for key, value in row.items() if key != LEFT_OUT}
+    return {key: round(value, 4) if isinstance(value, float) else value for key, value in kept.items()}
+
+
+def report(name: str, row: Row) -> None:
+    """Print a row as soon as it is there."""
+    if row["kind"] == "negatives":
+        low, high = row["bounds"]
+        what = f"{row['per_hour']:.2f} false accepts an hour [{low:.2f}–{high:.2f}] in {row['hours']:.2f} hours"
+    else:
+        what = f"{row['share']:.1%} {'missed' if row['kind'] == 'words' else 'with a hit'} of {row['words']:,}"
+    print(f"{name}, {row['name']}: {what}", flush=True)
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Measure the models."""
+    parser = parser_of(__doc__)
+    parser.add_argument("models", nargs="+", metavar="MODEL", help="a released model's name or a model file")
+    options = parser.parse_args(words)
+
+    def work() -> None:
+        models = {name: circlematch.load(name) for name in options.models}  # before the long work
+        dataset = read_task(TASK, options.data)
+        clips = load_split(dataset, "test")
+        for name, model in models.items():
+            if set(model.labels) - set(BACKGROUND) - set(dataset.labels):
+                raise DatasetError(f"{name} has other keywords than {', '.join(dataset.labels)}")
+            rows = {}
+            for row in rows_of(model, clips, options.data):
+                report(name, row)
+                rows[row["name"]] = compact_row(row)
+            if not Path(name).is_file():
+                kept = {"model": name, "weights_sha256": digest(dict(model.tensors)), "rows": rows}
+                keep_measure("streams", {**kept, "detection": asdict(model.card.detection), "commit": commit()})
+
+    return attempt("streams", work)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
