@@ -154,8 +154,8 @@ async function troubles(page, { trackEvents }) {
     navigator.mediaDevices.getUserMedia = async () => (window.media = new AudioContext().createMediaStreamDestination().stream);
     document.getElementById("listen").click();
   });
-  await page.waitForFunction(() => document.getElementById("listen").textContent.trim() === "Stop");
-  await wait(700);
+  await status(page, "^Listening");
+  await wait(700); // the browser may tell once more that the sound runs
   const event = async (kind, pattern) => {
     await page.evaluate((name) => window.media.getAudioTracks()[0].dispatchEvent(new Event(name)), kind);
     await status(page, pattern);
