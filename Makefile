@@ -7,6 +7,7 @@
 #   make fuzz       look for files and inputs that break the readers or the engine: make fuzz SECONDS=600 (needs clang)
 #   make faults     let every write, rename, flush and large buffer of a command fail, and kill a training 200 times
 #   make mutants    change terms of the backward pass and conditions elsewhere, one by one; tests must notice each
+#   make web        compile the engine to WebAssembly, join the browser page and write it to build/circlematch.html
 #   make table      train the missing runs of the paper's tables: make table JOBS=2 DATA=../data (needs the recordings)
 #   make report     write README's tables, docs/tables.md, the figures and the model cards from results/
 #   make docs       the pages and an API reference as a static site, with all links checked
@@ -27,7 +28,7 @@ ENGINE := $(wildcard engine/*.[ch] engine/*/*.[ch] engine/*/*.py)
 
 export OMP_NUM_THREADS ?= $(shell nproc 2>/dev/null || sysctl -n hw.ncpu)
 
-.PHONY: help demo test test-all mcu fuzz faults mutants lint format types generated table report docs clean
+.PHONY: help demo test test-all mcu fuzz faults mutants lint format types generated web table report docs clean
 .DEFAULT_GOAL := help
 
 help:
@@ -46,13 +47,19 @@ $(VENV)/.dev: $(BIN)/python pyproject.toml setup.py constraints.txt $(ENGINE)
 	PIP_CONSTRAINT=constraints.txt $(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[dev]"
 	@touch $@
 
+# What the page and its tests need beside: the compiler for WebAssembly and, if npm is there, drivers for browsers.
+$(VENV)/.web: $(VENV)/.dev tests/web/package.json
+	PIP_CONSTRAINT=constraints.txt $(BIN)/python -m pip install --quiet --disable-pip-version-check "ziglang>=0.13"
+	if command -v npm >/dev/null; then npm install --prefix tests/web --no-package-lock --no-fund --no-audit --silent; fi
+	@touch $@
+
 demo: $(VENV)/.demo
 	@VENV=$(VENV) DEMO=$(DEMO) bash examples/demo.sh
 
 test: lint types
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto -m "not long"
 
-test-all: lint types
+test-all: lint types $(VENV)/.web
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto
 
 mcu: $(VENV)/.dev
@@ -89,6 +96,12 @@ generated: $(VENV)/.dev
 	$(BIN)/python engine/shared/generate.py
 	$(BIN)/python engine/python/interface.py
 
+web: $(VENV)/.web
+	$(BIN)/python web/build.py
+	$(BIN)/python web/join.py circlematch/page.html
+	@mkdir -p build
+	$(BIN)/circlematch demo --out build/circlematch.html
+
 table: $(VENV)/.dev
 	$(BIN)/python experiments/grid.py table1 table2 table1-composite table2-composite --data $(DATA) --jobs $(JOBS)
 	$(MAKE) report
@@ -102,4 +115,4 @@ docs: $(VENV)/.dev
 	$(BIN)/python docs/site.py $(SITE)
 
 clean:
-	rm -rf $(VENV) $(DEMO) build *.egg-info circlematch/_engine.c circlematch/_engine*.so circlematch/c
+	rm -rf $(VENV) $(DEMO) build *.egg-info circlematch/_engine.c circlematch/_engine*.so circlematch/c circlematch/page.html tests/web/node_modules

@@ -25,7 +25,8 @@ import circlematch
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = (
-    *("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs/*.md", "engine/README.md", "examples/README.md"),
+    *("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md", "docs/*.md"),
+    *("engine/README.md", "examples/README.md", "web/README.md"),
     "circlematch/weights/*.md",
 )
 NOT_DOCUMENTED = (

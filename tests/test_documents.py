@@ -12,8 +12,8 @@ import pytest
 from circlematch.cli import build_parser
 
 PAGES = ("README.md", "CONTRIBUTING.md", "docs/*.md")
-OTHER_PAGES = ("CHANGELOG.md", "engine/README.md", "examples/README.md")
-FOLDERS = ("circlematch", "engine", "experiments", "results", "docs", "tests", "examples", r"\.ci")
+OTHER_PAGES = ("CHANGELOG.md", "engine/README.md", "examples/README.md", "web/README.md")
+FOLDERS = ("circlematch", "engine", "experiments", "results", "docs", "tests", "examples", "web", r"\.ci")
 PATH = re.compile(rf"(?<![\w/.:@-])(?:{'|'.join(FOLDERS)})/[\w./*<>-]*[\w/*>]")
 FILE = re.compile(r"(?<![\w/.*<>-])[\w-]+\.(?:py|c|h|md|sh|ld)\b(?!/)")
 PLANNED = re.compile(r"`([^`]+)`\s+\(there is none yet\)")
@@ -80,7 +80,16 @@ def test_planned_folders_do_not_exist_yet(repository: Path) -> None:
 
 
 def test_every_file_that_a_document_names_without_its_folder_exists(repository: Path) -> None:
-    places = ("*", "docs/*", "examples/*", "engine/**/*", "circlematch/**/*", "experiments/**/*", "tests/**/*")
+    places = (
+        "*",
+        "docs/*",
+        "examples/*",
+        "engine/**/*",
+        "circlematch/**/*",
+        "experiments/**/*",
+        "tests/**/*",
+        "web/**/*",
+    )
     files = {path.name for place in places for path in repository.glob(place)}
     missing = []
     for page in pages(repository, *PAGES, *OTHER_PAGES[1:]):
@@ -161,7 +170,7 @@ def test_the_tree_of_folders_is_that_of_the_repository(repository: Path) -> None
         tree.add(name if name == top else f"{top}/{name}")
     for folder in tree:
         assert (repository / folder).is_dir(), folder
-    for pattern in ("circlematch/*/*.py", "engine/*/*.[ch]", "experiments/*/*.py"):
+    for pattern in ("circlematch/*/*.py", "engine/*/*.[ch]", "experiments/*/*.py", "web/*/*.js"):
         assert {path.parent.relative_to(repository).as_posix() for path in repository.glob(pattern)} <= tree
 
 

@@ -457,14 +457,14 @@ def test_a_second_thread_in_the_same_spotter_is_refused_and_loses_nothing_for_th
 ) -> None:
     """The first thread stands still in the engine until the second has tried."""
     spotter, entered, go_on = Spotter(model_of()), threading.Event(), threading.Event()
-    inside = spotter._stream.push
+    inside = spotter._recording.hear
 
     def slowly(samples: npt.NDArray[np.float32]) -> object:
         entered.set()
         assert go_on.wait(30)
         return inside(samples)
 
-    monkeypatch.setattr(spotter._stream, "push", slowly)
+    monkeypatch.setattr(spotter._recording, "hear", slowly)
     worker = threading.Thread(target=ENTRIES[first], args=(spotter,))
     worker.start()
     assert entered.wait(30)

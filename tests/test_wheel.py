@@ -13,10 +13,16 @@ from pathlib import Path
 import pytest
 from gradients import COMPILER, needs_compiler
 
+from circlematch import load
+from circlematch.page import page
+
 pytestmark = [needs_compiler, pytest.mark.long]
 
 # Not what a source distribution has, or what the wheel does not need.
-LEFT_OUT = shutil.ignore_patterns(".git", ".venv", "build", "*.so", "__pycache__", "results", "c", "*.egg-info", "demo")
+LEFT_OUT = shutil.ignore_patterns(
+    *(".git", ".venv", "build", "*.so", "__pycache__", "results", "c", "*.egg-info", "demo", "node_modules"),
+    "page.html",
+)
 
 MAIN = r"""
 #include <cstdio>
@@ -67,12 +73,23 @@ def test_the_wheel_has_the_engine_in_two_files_and_no_other_c(wheel: Path) -> No
     assert not [name for name in names if name.startswith(("engine/", "tests/", "experiments/"))]
 
 
-@pytest.mark.skipif(not shutil.which("c++"), reason="no C++ compiler")
-def test_an_installed_wheel_exports_c_that_a_c_and_a_cplusplus_compiler_take(wheel: Path, tmp_path: Path) -> None:
-    environment, out = tmp_path / "environment", tmp_path / "firmware"
+@pytest.fixture(scope="module")
+def binaries(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The programs of an environment in which only the wheel is installed."""
+    environment = tmp_path_factory.mktemp("installed") / "environment"
     venv.create(environment, with_pip=True)
-    binaries = environment / "bin"
-    run(binaries / "python", "-m", "pip", "install", "--quiet", wheel, folder=tmp_path)
+    run(environment / "bin" / "python", "-m", "pip", "install", "--quiet", wheel, folder=environment)
+    return environment / "bin"
+
+
+def test_an_installed_wheel_writes_the_browser_page(binaries: Path, tmp_path: Path) -> None:
+    run(binaries / "circlematch", "demo", "--out", "index.html", folder=tmp_path)
+    assert (tmp_path / "index.html").read_bytes() == page(load("d16-gsc"))
+
+
+@pytest.mark.skipif(not shutil.which("c++"), reason="no C++ compiler")
+def test_an_installed_wheel_exports_c_that_a_c_and_a_cplusplus_compiler_take(binaries: Path, tmp_path: Path) -> None:
+    out = tmp_path / "firmware"
     said = run(binaries / "circlematch", "export", "--to", "c", "--out", out, "--json", folder=tmp_path)
     files = [Path(file).name for file in json.loads(said)["files"]]
     assert sorted(path.name for path in out.iterdir()) == sorted(files)

@@ -20,6 +20,7 @@ from circlematch.cli import (
     compare,
     completion,
     data,
+    demo,
     evaluate,
     explain,
     export,
@@ -43,6 +44,7 @@ NO_THREAD = "can't start new thread"  # how Python says that the system refuses 
 INTERRUPTED = 130  # what shells expect after Ctrl-C
 COMMANDS = (
     models,
+    demo,
     spot,
     listen,
     wyoming,

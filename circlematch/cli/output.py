@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TextIO
 
-__all__ = ["add_verbosity", "colours", "logger", "paint", "reporting", "wants_progress"]
+__all__ = ["STYLES", "add_verbosity", "colours", "logger", "paint", "reporting", "wants_progress"]
 
 logger = logging.getLogger("circlematch")
 

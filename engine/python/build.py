@@ -1,6 +1,7 @@
 """Compiles the engine into the extension module circlematch._engine (called by setup.py through cffi).
 
-It also writes the engine as a header and one source into circlematch/c/, where `circlematch export --to c` finds them.
+It also writes the engine as a header and one source into circlematch/c/, where `circlematch export --to c` finds them,
+and joins the browser page, web/, into circlematch/page.html, which `circlematch demo` serves.
 """
 
 import os
@@ -10,9 +11,11 @@ from pathlib import Path
 from cffi import FFI
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
+sys.path.insert(1, str(Path(__file__).resolve().parents[2] / "web"))
 
 import amalgamate
 import interface
+import join
 
 ENGINE = Path(__file__).resolve().parents[1]
 WINDOWS = os.name == "nt"  # MSVC has no vector types: there, training runs in PyTorch
@@ -50,3 +53,4 @@ ffi.set_source(
 )
 
 amalgamate.write(ENGINE.parent / "circlematch" / "c")
+join.write(ENGINE.parent / "circlematch" / "page.html")
