@@ -1,8 +1,8 @@
 """The Wyoming server under load: three clients of three rates at once, while others misbehave.
 
-python experiments/measure/wyoming_load.py                     an hour of sound for each client, as fast as it is taken
-python experiments/measure/wyoming_load.py --paced 120         two minutes at the speed of time: also the latency
-python experiments/measure/wyoming_load.py --minutes 5         shorter
+python tests/load/wyoming.py                     an hour of sound for each client, as fast as it is taken
+python tests/load/wyoming.py --paced 120         two minutes at the speed of time: also the latency
+python tests/load/wyoming.py --minutes 5         shorter
 
 Prints one JSON object. The sound is the words of examples/commands.flac, at random times in noise, in another order for
 each client. Its hits are compared with those of a Spotter on the same samples: `wrong` counts hits that are missing,
