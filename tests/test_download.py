@@ -540,17 +540,23 @@ def test_the_table_holds_the_published_addresses_and_hashes() -> None:
             "https://mswc.mlcommons-storage.org/mswc_microset.tar.gz",
             "4b091336f1a22147653c43259ce534ab53c2a21f57a83c9f7a02866e16b40f2e",
         ),
+        "negatives": (
+            "http://www.openslr.org/resources/12/dev-clean.tar.gz",
+            "76f87d090650617fca0cac8f88b9416e0ebf80350acb97b343a85fa903728ab3",
+        ),
     }
     assert all(entry.urls[0].startswith("https://") for entry in ARCHIVES.values())
-    assert [entry.size_bytes for entry in ARCHIVES.values()] == [1_489_096_277, 2_428_923_189, 612_495_518]
-    folders = ["speech_commands_v0.01", "speech_commands_v0.02", "mswc_microset"]
+    assert [entry.size_bytes for entry in ARCHIVES.values()] == [
+        *(1_489_096_277, 2_428_923_189, 612_495_518, 337_926_286),
+    ]
+    folders = ["speech_commands_v0.01", "speech_commands_v0.02", "mswc_microset", "librispeech_dev_clean"]
     assert [entry.folder for entry in ARCHIVES.values()] == folders
     assert {entry.licence for entry in ARCHIVES.values()} == {"CC BY 4.0"}
 
 
 def test_every_archive_is_found_by_its_name_and_an_unknown_name_lists_them() -> None:
     assert [archive(name).name for name in ARCHIVES] == list(ARCHIVES)
-    with pytest.raises(UsageError, match="'gsc3'; there are gsc1, gsc2, mswc-micro"):
+    with pytest.raises(UsageError, match="'gsc3'; there are gsc1, gsc2, mswc-micro, negatives"):
         archive("gsc3")
 
 

@@ -65,7 +65,8 @@ def add(commands: Commands) -> None:
         type=Path,
         nargs="+",
         metavar="DIR",
-        help="Recordings without keywords, of any length and format, or folders of them: speech, music, noise. Windows "
+        help="Recordings without keywords, of any length and format, or folders of them: speech, music, noise (such as "
+        "those of: circlematch data get negatives). Windows "
         f"of them make up {NEGATIVES.share:.0%}% of the training clips, unless --negative-share is given.",
     )
     parser.add_argument(
