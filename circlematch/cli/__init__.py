@@ -85,20 +85,22 @@ class Parser(argparse.ArgumentParser):
             raise argparse.ArgumentError(action, f"invalid choice: {value!r}{guess} (choose from {', '.join(known)})")
 
 
-def build_parser() -> Parser:
-    """The parser of the whole command line."""
+def build_parser(only: str | None = None) -> Parser:
+    """The parser of the whole command line, or of one command, which is quicker."""
     parser = Parser(prog="circlematch", description="A keyword spotter of one to seven thousand parameters.")
     parser.add_argument("--version", action="version", version=f"circlematch {__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True, parser_class=Parser)
-    for command in COMMANDS:
+    known = {command.__name__.rpartition(".")[2]: command for command in COMMANDS}
+    for command in [known[only]] if only in known else COMMANDS:
         command.add(commands)
     return parser
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code: 0 for success, 1 for a failure, 2 for misuse."""
-    parser = build_parser()
-    options, unknown = parser.parse_known_args(arguments)
+    given = sys.argv[1:] if arguments is None else arguments
+    parser = build_parser(given[0] if given else None)
+    options, unknown = parser.parse_known_args(given)
     if unknown:
         used: Parser = getattr(options, "parser", parser)
         used.refuse(unknown)
