@@ -125,7 +125,7 @@ class Engine:
 
 
 def options_of(engine: Engine, detection: Detection | None = None) -> tuple[Any, Any]:
-    """The options of a stream (default: the model's own), and what must stay alive until it is open."""
+    """The options of a stream (default: the model's own), and what must stay alive as long as the stream."""
     options, thresholds = ffi.new("cm_options *"), None
     lib.cm_options_of(engine.model, options)
     if detection is not None:
@@ -146,10 +146,9 @@ class Stream:
         self.engine = engine
         self._memory = np.empty(lib.cm_stream_size(engine.model), dtype=np.uint8)
         place = ffi.new("cm_stream **")
-        options, alive = options_of(engine, detection)
+        options, self._thresholds = options_of(engine, detection)
         options.every_frame, options.at_once = every_frame, at_once
         status = lib.cm_stream_open(place, engine.model, ffi.from_buffer(self._memory), self._memory.size, options)
-        del alive  # the stream has copied it
         if status == lib.CM_ERROR_OPTION:
             raise UsageError(
                 f"the model looks at {engine.model.windows} windows together; the detector wants {options.windows}"

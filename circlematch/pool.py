@@ -67,6 +67,7 @@ class SpotterPool:
         size = self._build.stream_size(self.model.engine.model)
         self.stream_bytes = -(-size // 64) * 64  # of memory; streams begin at whole cache lines
         self._blocks: list[npt.NDArray[np.uint8]] = []
+        self._thresholds: list[Any] = []  # that streams refer to
         self._pointers: list[Any] = []  # of each stream, open or not
         self._addresses = np.zeros(0, dtype=np.uintp)  # the same, 0 for a closed one
         self._free: list[int] = []
@@ -153,7 +154,8 @@ class SpotterPool:
         engine = self.model.engine.model
         block = np.empty(STREAMS_OF_A_BLOCK * self.stream_bytes + 64, dtype=np.uint8)
         first = -block.ctypes.data % 64
-        place, (options, _alive) = ffi.new("cm_stream **"), options_of(self.model.engine, self.detection)
+        place, (options, thresholds) = ffi.new("cm_stream **"), options_of(self.model.engine, self.detection)
+        self._thresholds.append(thresholds)
         for number in range(STREAMS_OF_A_BLOCK):
             memory = block[first + number * self.stream_bytes : first + (number + 1) * self.stream_bytes]
             status = self._build.stream_open(place, engine, ffi.from_buffer(memory), memory.size, options)

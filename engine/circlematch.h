@@ -66,7 +66,7 @@ typedef struct {
 /* Options of a stream. NULL in cm_stream_open means those of cm_options_of. */
 typedef struct {
     float threshold;            /* least score of a hit, 0 to 1, if `thresholds` is NULL */
-    const float *thresholds;    /* K of them, or NULL */
+    const float *thresholds;    /* K of them, which stay in place while the stream is in use, or NULL */
     int32_t windows, agreeing;  /* as in the model; not more windows than it has */
     int32_t refractory_ms;
     int32_t at_once;            /* 1: a hit does not wait until its score has stopped rising */

@@ -105,7 +105,7 @@ float gathered_apart(uint32_t seed, size_t tries)
 size_t detect_all(const cm_model *model, const float *probabilities, const int64_t *spans, int64_t windows,
                   int64_t length_ms, const cm_options *options, cm_hit *hits, size_t room, int64_t *reported)
 {
-    float last[MOST_WINDOWS * 64], thresholds[64];
+    cm_chance last[MOST_WINDOWS * 64];
     int64_t again_ms[64];
     uint8_t flags[64];
     const int64_t *span = spans;
@@ -113,10 +113,9 @@ size_t detect_all(const cm_model *model, const float *probabilities, const int64
     size_t count = 0;
     memset(&detection, 0, sizeof detection);
     detection.last = last;
-    detection.thresholds = thresholds;
     detection.again_ms = again_ms;
     detection.flags = flags;
-    detection_open(&detection, options, model->classes);
+    detection_open(&detection, options);
     detection_reset(&detection, model->classes);
     for (int64_t w = 0; w <= windows; w++) {
         if (w == windows) {
@@ -208,7 +207,7 @@ def subject(width: int = 8, classes: int = 5, ablation: str = "full", seed: int 
 
 
 def set_options(ffi: Any, options: Any, detection: Detection, classes: int) -> Any:
-    """Write a detector into cm_options; returns what must stay alive until it is copied."""
+    """Write a detector into cm_options; returns what must stay alive as long as the stream."""
     thresholds = ffi.new("float[]", detection.of(classes))
     options.thresholds, options.refractory_ms = thresholds, detection.refractory_ms
     options.windows, options.agreeing = detection.windows, detection.agreeing
@@ -239,7 +238,7 @@ class Stream:
         kept = set_options(ffi, options, detection, self.model.classes) if detection else None
         status = lib.cm_stream_open(place, self.model, ffi.from_buffer(self.memory), self.memory.size, options)
         assert status == lib.CM_OK, status
-        del kept  # copied
+        self.kept = kept
         self.stream = place[0]
         self.ends: list[int] = []
         self.scores: list[Floats] = []

@@ -18,16 +18,23 @@
 
 #ifdef CM_COMPACT
 #define WAITING 4
+typedef uint16_t cm_chance;             /* a probability, times 65535 */
+#define CHANCE_UNIT (1.0f / 65535.0f)
+#define CHANCE_OF(probability) ((cm_chance)((probability) * 65535.0f + 0.5f))
 #else
 #define WAITING 64
+typedef float cm_chance;
+#define CHANCE_UNIT 1.0f
+#define CHANCE_OF(probability) (probability)
 #endif
 
 #define SPENT 1    /* flags of a class: it was settled and has not fallen below the threshold since; */
 #define HALFWAY 2  /* half of the agreeing windows reached the threshold in the newest window */
 
 typedef struct {
-    float *last;                /* (windows, classes) probabilities of the last windows, in a ring */
-    float *thresholds;          /* (classes) */
+    cm_chance *last;            /* (windows, classes) probabilities of the last windows, in a ring */
+    const float *thresholds;    /* (classes), or NULL: `threshold` for all */
+    float threshold;
     int64_t *again_ms;          /* (classes) the earliest start of the next hit */
     uint8_t *flags;             /* (classes) */
     int32_t windows, agreeing, refractory_ms, at_once;
@@ -80,19 +87,20 @@ static void detection_report(cm_detection *detection, int64_t start_ms, int64_t 
 /* How many of the last windows of a class reach its threshold. */
 static int detection_reaching(const cm_detection *detection, int classes, int label)
 {
+    const cm_chance least = CHANCE_OF(detection->thresholds ? detection->thresholds[label] : detection->threshold);
     int count = 0;
     for (int i = 0; i < detection->seen; i++)
-        count += detection->last[i * classes + label] >= detection->thresholds[label];
+        count += detection->last[i * classes + label] >= least;
     return count;
 }
 
 /* The highest probability of a class that `needed` of the last windows reach. */
 static float detection_score(const cm_detection *detection, int classes, int label, int needed)
 {
-    float highest[MOST_WINDOWS];  /* the `needed` highest, in falling order */
+    cm_chance highest[MOST_WINDOWS];  /* the `needed` highest, in falling order */
     int count = 0;
     for (int i = 0; i < detection->seen; i++) {
-        const float value = detection->last[i * classes + label];
+        const cm_chance value = detection->last[i * classes + label];
         int at = count < needed ? count++ : needed;
         for (; at > 0 && highest[at - 1] < value; at--)
             if (at < needed)
@@ -100,7 +108,7 @@ static float detection_score(const cm_detection *detection, int classes, int lab
         if (at < needed)
             highest[at] = value;
     }
-    return highest[needed - 1];
+    return (float)highest[needed - 1] * CHANCE_UNIT;
 }
 
 /* What a window brought: start and end of `label` are to be found in it. */
@@ -126,7 +134,8 @@ static cm_found detection_window(const cm_model *model, cm_detection *detection,
     const float least = detection->label < 0 ? -1.0f : detection->peak + RISE;
     float best = before;
     int label = -1, halfway = -1, fallen = 0;
-    memcpy(detection->last + detection->place * classes, probabilities, sizeof(float) * (size_t)classes);
+    for (int k = 0; k < classes; k++)
+        detection->last[detection->place * classes + k] = CHANCE_OF(probabilities[k]);
     detection->place = detection->place + 1 < detection->windows ? detection->place + 1 : 0;
     detection->seen += detection->seen < detection->windows;
     detection->age += detection->age < MOST_WINDOWS;

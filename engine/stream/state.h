@@ -139,8 +139,6 @@ static size_t stream_lay_out(const cm_model *model, const cm_sizes *n, uint8_t *
     PLACE(scores, n->classes);
     PLACE(probabilities, n->classes);
     PLACE(detection.again_ms, model->classes);
-    PLACE(detection.last, model->windows * model->classes);
-    PLACE(detection.thresholds, model->classes);
     PLACE(open.sums, sums);
     PLACE(open.path, paths);
     PLACE(row, rows);
@@ -148,6 +146,7 @@ static size_t stream_lay_out(const cm_model *model, const cm_sizes *n, uint8_t *
     PLACE(samples, CM_WINDOW);
     PLACE(open.path_at, paths);
     PLACE(row_at, rows);
+    PLACE(detection.last, model->windows * model->classes);
     PLACE(kept, T * n->frame);
     PLACE(detection.flags, model->classes);
 #ifndef CM_COMPACT
@@ -192,11 +191,10 @@ static int options_are_valid(const cm_model *model, const cm_options *options)
            && within(options->every_frame, 0, 1);
 }
 
-/* Copies the options of the detector. */
-static void detection_open(cm_detection *detection, const cm_options *options, int classes)
+static void detection_open(cm_detection *detection, const cm_options *options)
 {
-    for (int k = 0; k < classes; k++)
-        detection->thresholds[k] = options->thresholds ? options->thresholds[k] : options->threshold;
+    detection->threshold = options->threshold;
+    detection->thresholds = options->thresholds;
     detection->windows = options->windows;
     detection->agreeing = options->agreeing;
     detection->refractory_ms = options->refractory_ms;
@@ -232,7 +230,7 @@ cm_status cm_stream_open(cm_stream **stream, const cm_model *model, void *memory
     laid->every_frame = chosen.every_frame;
     place_weights(model, &laid->weights);
     stream_lay_out(model, &n, (uint8_t *)laid);
-    detection_open(&laid->detection, &chosen, model->classes);
+    detection_open(&laid->detection, &chosen);
     laid->encoder.scratch = laid->scratch;
     *stream = laid;
     cm_reset(laid);

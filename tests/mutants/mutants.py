@@ -59,7 +59,7 @@ MUTANTS: list[Mutant] = [
         [
             ("start_ms < detection->free_ms", "start_ms <= detection->free_ms"),
             ("start_ms >= end_ms || ", ""),
-            ("label] >= detection->thresholds[label]", "label] > detection->thresholds[label]"),
+            ("label] >= least", "label] > least"),
             ("} else if (!(was & SPENT)) {", "} else {"),
             ("if (score > best && score > least)", "if (score > least)"),
             ("if (model->background[k])", "if (0)"),
