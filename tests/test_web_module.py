@@ -26,7 +26,7 @@ from circlematch.detection import BACKGROUND, keyword_scores
 from circlematch.engine import Engine, Stream
 from circlematch.explain import responses_and_moments
 from circlematch.front_end import log_mel
-from circlematch.model import read_model, write_model
+from circlematch.model import Finished, read_model, write_model
 from circlematch.parameters import initial_tensors
 
 BUILDS = ("circlematch.simd.wasm", "circlematch.wasm")
@@ -142,7 +142,10 @@ def write_variant(path: Path, network: Network, seed: int, detection: Detection 
     }
     specification = replace(card.specification, network=network, labels=labels)
     write_model(
-        path, replace(card, specification=specification, detection=detection), tensors, {"optimizer.step": np.zeros(3)}
+        path,
+        replace(card, specification=specification, finished=Finished(), detection=detection),
+        tensors,
+        {"optimizer.step": np.zeros(3)},
     )
 
 
