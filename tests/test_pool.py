@@ -6,6 +6,7 @@ import json
 import pickle
 import threading
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -20,12 +21,13 @@ from circlematch.cli import main
 from circlematch.errors import AudioError, UsageError
 
 KIB = 1024
+COMMANDS = Path(__file__).resolve().parent.parent / "examples" / "commands.flac"
 
 
 @pytest.fixture(scope="module")
 def commands() -> npt.NDArray[np.int16]:
     """The example: ten spoken commands, 16 kHz."""
-    path = Path(__file__).resolve().parent.parent / "examples" / "commands.flac"
+    path = COMMANDS
     samples: npt.NDArray[np.int16] = soundfile.read(path, dtype="int16")[0]
     return samples
 
@@ -136,23 +138,29 @@ def test_what_a_pool_refuses_is_one_sentence() -> None:
     assert repr(pool) == f"SpotterPool(d16-gsc, 1 streams, {pool.threads} threads)"
 
 
-def test_a_second_thread_is_refused() -> None:
-    pool, said = SpotterPool("d16-gsc", threads=1), []
-    lines = [pool.open() for _ in range(64)]
-    chunks = np.zeros((64, 160_000), np.int16)
+def test_a_second_thread_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first thread stands still while it makes a hit, until the second has tried."""
+    pool, entered, go_on = SpotterPool("d16-gsc", threads=1), threading.Event(), threading.Event()
+    line, make = pool.open(), pool._hit
+    samples = (32_767 * circlematch.read(COMMANDS)).astype(np.int16)[None]
 
-    def feed() -> None:
-        try:
-            pool.feed(lines, chunks)
-        except UsageError as error:
-            said.append(str(error))
+    def slowly(row: Any) -> Hit:
+        entered.set()
+        assert go_on.wait(60)
+        return make(row)
 
-    threads = [threading.Thread(target=feed) for _ in range(2)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert said == ["another thread uses this SpotterPool; give each thread its own, or use a lock"]
+    monkeypatch.setattr(pool, "_hit", slowly)
+    found: list[Any] = []
+    worker = threading.Thread(target=lambda: found.extend(pool.feed([line], samples)))
+    worker.start()
+    try:
+        assert entered.wait(60)
+        with pytest.raises(UsageError, match="another thread uses this SpotterPool; give each thread its own"):
+            pool.feed([line], samples)
+    finally:
+        go_on.set()
+        worker.join()
+    assert found
 
 
 def test_the_benchmark_of_a_pool_counts_what_it_did(capsys: pytest.CaptureFixture[str]) -> None:
