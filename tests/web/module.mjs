@@ -142,30 +142,6 @@ const answers = {
     const sum = Object.values(spotter.probabilities).reduce((a, b) => a + b);
     const words = Int16Array.from(sound, (sample) => Math.round(sample * 32768));
     const again = [...spotter.push(words, 16000), ...spotter.finish()];
-    const at48 = Float32Array.from({ length: 3 * sound.length }, (_, i) => sound[Math.floor(i / 3)]);
-    const stream = new Stream(moduleOf(module), new Uint8Array(readFileSync(model)), true);
-    const resampler = new Resampler(48000);
-    const see = { frames: () => {}, window: () => {} };
-    const rounds = Array.from({ length: 5 }, () => {
-      const begun = process.cpuUsage();
-      for (let i = 0; i < at48.length; i += 1024) stream.push(resampler.push(at48.subarray(i, i + 1024)), see);
-      const { user, system } = process.cpuUsage(begun);
-      return (user + system) / 1000 / (at48.length / 48000);
-    });
-    return Math.min(...rounds);
-  },
-
-  /** The keywords that the package finds, and what it refuses. */
-  async spotter({ model, samples, samples48 }) {
-    const { Spotter } = await load("circlematch.js");
-    const sound = floats(samples);
-    const spotter = await Spotter.load(model);
-    const before = { probabilities: spotter.probabilities, scores: spotter.scores };
-    const hits = [...pieces(sound)].flatMap((piece) => spotter.push(piece, 16000));
-    hits.push(...spotter.finish());
-    const sum = Object.values(spotter.probabilities).reduce((a, b) => a + b);
-    const words = Int16Array.from(sound, (sample) => Math.round(sample * 32768));
-    const again = [...spotter.push(words, 16000), ...spotter.finish()];
     const thrice = Float32Array.from({ length: 3 * sound.length }, (_, i) => {
       const [place, share] = [Math.floor(i / 3), (i % 3) / 3];
       return sound[place] * (1 - share) + (sound[place + 1] ?? 0) * share;
