@@ -264,6 +264,7 @@ class Finish:
     """What is changed after training: biases and one gain, nothing else. Not in the paper."""
 
     even_words: bool = False  # biases that make all keywords equally likely, even if some had more recordings
+    fitted_unknown: bool = False  # then a bias that makes unknown as likely as it is on validation
     calibrated: bool = False  # then scores are divided by a temperature that is fitted on validation
     silence_bias: float = 0.0  # then this is added to the bias of silence
 

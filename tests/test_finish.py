@@ -17,7 +17,14 @@ from circlematch.data.dataset import Dataset
 from circlematch.data.folder import read_folder
 from circlematch.errors import UsageError
 from circlematch.model import Model, read_model
-from circlematch.training.finish import HIGHEST_TEMPERATURE, refinish, temperature_of
+from circlematch.training.finish import (
+    HIGHEST_TEMPERATURE,
+    LARGEST_BIAS,
+    finish,
+    refinish,
+    temperature_of,
+    unknown_bias_of,
+)
 from circlematch.training.run import Run
 
 
@@ -38,6 +45,41 @@ def test_the_temperature_is_that_of_the_lowest_cross_entropy() -> None:
     assert temperature_of(scores, labels) == pytest.approx(best, rel=1e-3)
     assert temperature_of(0.8 * scores, labels) == pytest.approx(0.8 * best, rel=1e-3)
     assert temperature_of(scores + 100, labels) == pytest.approx(best, rel=1e-3)
+
+
+def leaning(generator: np.random.Generator) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.int64]]:
+    """Overconfident scores that take too many clips for class 3."""
+    labels = generator.integers(0, 5, 600)
+    scores = generator.normal(0, 2, (600, 5))
+    scores[np.arange(600), labels] += 1.5
+    scores[:, 3] += 2.0
+    return scores, labels
+
+
+def test_the_bias_of_unknown_is_that_of_the_lowest_cross_entropy() -> None:
+    scores, labels = leaning(np.random.default_rng(1))
+    tried = np.linspace(-6, 2, 4001)
+    moved = [cross_entropy((scores + np.eye(5)[3] * one) / 1.7, labels) for one in tried]
+    best = tried[np.argmin(moved)]
+    assert -5 < best < -1
+    assert unknown_bias_of(scores, labels, 3, 1.7) == pytest.approx(best, abs=3e-3)
+    assert unknown_bias_of(scores, np.zeros(600, np.int64), 3) == pytest.approx(-LARGEST_BIAS, abs=1e-3)
+
+
+def test_the_bias_of_unknown_and_the_temperature_are_best_together() -> None:
+    scores, truth = leaning(np.random.default_rng(2))
+    network, labels = Network(width=4, classes=5), ("a", "b", "c", "unknown", "silence")
+    tensors = {"head.readout.bias": np.zeros(5, np.float32), "head.readout.log_gain": np.zeros((), np.float32)}
+    wanted = Finish(fitted_unknown=True, calibrated=True)
+    _, found = finish(tensors, network, labels, wanted, np.ones(5, np.int64), scores, truth)
+    (bias,) = (one for one in found.word_biases if one)
+    best = cross_entropy((scores + np.array(found.word_biases)) / found.temperature, truth)
+    for more in (-0.05, 0.05):
+        other = bias + more
+        assert best < cross_entropy((scores + np.eye(5)[3] * other) / found.temperature, truth)
+        assert best < cross_entropy((scores + np.array(found.word_biases)) / (found.temperature + more), truth)
+    with pytest.raises(UsageError, match="there is no class unknown among a, b, c, d, silence; do not fit its bias"):
+        finish(tensors, network, ("a", "b", "c", "d", "silence"), wanted, np.ones(5, np.int64), scores, truth)
 
 
 def test_scores_that_are_never_wrong_are_left_alone_and_others_stay_finite() -> None:
@@ -102,7 +144,10 @@ def test_a_finished_model_can_be_finished_again_as_if_for_the_first_time(tmp_pat
     train = dataset.splits["train"]
     dataset = replace(dataset, splits=dataset.splits | {"train": (*train, *(c for c in train if c.label == 2))})
     network = ablated(Network(width=4, classes=12), ablation)
-    once, other = Finish(True, True, 3.0), Finish(calibrated=True, silence_bias=-1.0)
+    once, other = (
+        Finish(even_words=True, fitted_unknown=True, calibrated=True, silence_bias=3.0),
+        Finish(calibrated=True, silence_bias=-1.0),
+    )
     recipe = Recipe(epochs=30, batch_size=8, peak_learning_rate=0.03, finish=once)
     run = run_of(dataset, network, recipe, 0, tmp_path / "once")
     model = read_model(quietly(run).model)[0]

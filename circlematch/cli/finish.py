@@ -24,6 +24,9 @@ def add(commands: Commands) -> None:
     flag = argparse.BooleanOptionalAction
     parser.add_argument("--even-words", action=flag, help="Make all keywords equally likely. (default: the model's)")
     parser.add_argument(
+        "--fitted-unknown", action=flag, help="Fit the bias of unknown on validation. (default: the model's)"
+    )
+    parser.add_argument(
         "--calibrated", action=flag, help="Divide scores by a temperature fitted on validation. (default: the model's)"
     )
     parser.add_argument("--silence-bias", type=float, help="Add this to the bias of silence. (default: the model's)")

@@ -75,6 +75,7 @@ def _finish(card: Card) -> str:
     finish = card.recipe.finish
     parts = {
         "balanced keyword biases": finish.even_words,
+        "bias of unknown fitted": finish.fitted_unknown,
         f"temperature {card.finished.temperature:.2f}": finish.calibrated,
         f"silence bias {finish.silence_bias:g}": finish.silence_bias != 0,
     }

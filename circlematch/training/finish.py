@@ -1,7 +1,8 @@
 """Finishing a model after training: its biases and one gain change, nothing else.
 
-Three optional changes (`Finish`), in this order: biases make all keywords equally likely, scores are calibrated, and a
-bias is added to silence. Each can be undone, so `circlematch finish` works on any finished model.
+Four optional changes (`Finish`), in this order: biases make all keywords equally likely, a bias makes *unknown* as
+likely as it is on validation, scores are calibrated, and a bias is added to silence. Each can be undone, so
+`circlematch finish` works on any finished model.
 """
 
 from __future__ import annotations
@@ -18,10 +19,12 @@ from circlematch.errors import UsageError
 from circlematch.model import Finished, Model
 from circlematch.parameters import Tensors
 
-__all__ = ["finish", "refinish", "silence_shift", "temperature_of", "unfinished", "word_biases"]
+__all__ = ["finish", "refinish", "silence_shift", "temperature_of", "unfinished", "unknown_bias_of", "word_biases"]
 
 Scores = npt.NDArray[np.floating]
 HIGHEST_TEMPERATURE = 4.0  # a few clips that are mostly wrong say little about the right temperature
+LARGEST_BIAS = 8.0  # nor do clips of which none is unknown about its bias
+ROUNDS = 20  # bias and temperature are fitted in turns; each round comes several times closer
 
 
 def finish(
@@ -38,11 +41,26 @@ def finish(
     `counts` are the training clips of each class (K,). `scores` (N, K) and `truth` (N,) are the validation scores of
     the unfinished network and their labels.
     """
-    even = word_biases(counts, labels) if wanted.even_words else np.zeros(len(labels))
-    temperature = temperature_of(scores + even, truth) if wanted.calibrated else 1.0
+    biases = word_biases(counts, labels) if wanted.even_words else np.zeros(len(labels))
+    unknown, temperature = _fitted(wanted, labels, scores + biases, truth)
+    biases = biases + unknown
     shift = silence_shift(labels, wanted.silence_bias)
-    found = Finished(tuple(even.tolist()) if wanted.even_words else (), temperature)
-    return _changed(tensors, network, even, temperature, shift), found
+    found = Finished(tuple(biases.tolist()) if biases.any() else (), temperature)
+    return _changed(tensors, network, biases, temperature, shift), found
+
+
+def _fitted(
+    wanted: Finish, labels: tuple[str, ...], scores: Scores, truth: npt.NDArray[np.int64]
+) -> tuple[Scores, float]:
+    """Biases (K,) and temperature with the lowest cross-entropy, of those that the finish asks for."""
+    biases, temperature = np.zeros(len(labels)), 1.0
+    for _ in range(ROUNDS):
+        if wanted.fitted_unknown:
+            number = _number_of(UNKNOWN, labels, "do not fit its bias")
+            biases[number] = unknown_bias_of(scores, truth, number, temperature)
+        if wanted.calibrated:
+            temperature = temperature_of(scores + biases, truth)
+    return biases, temperature
 
 
 def unfinished(model: Model) -> Tensors:
@@ -97,9 +115,16 @@ def _changed(
 
 def silence_shift(labels: tuple[str, ...], bias: float) -> npt.NDArray[np.float64]:
     """What a silence bias adds to the scores of each class: (K,)."""
-    if bias and SILENCE not in labels:
-        raise UsageError(f"there is no class {SILENCE} among {', '.join(labels)}; leave the silence bias at 0")
-    return np.array([bias if label == SILENCE else 0.0 for label in labels])
+    out = np.zeros(len(labels))
+    if bias:
+        out[_number_of(SILENCE, labels, "leave the silence bias at 0")] = bias
+    return out
+
+
+def _number_of(label: str, labels: tuple[str, ...], advice: str) -> int:
+    if label not in labels:
+        raise UsageError(f"there is no class {label} among {', '.join(labels)}; {advice}")
+    return labels.index(label)
 
 
 def word_biases(counts: npt.NDArray[np.int64], labels: tuple[str, ...]) -> npt.NDArray[np.float64]:
@@ -113,6 +138,25 @@ def word_biases(counts: npt.NDArray[np.int64], labels: tuple[str, ...]) -> npt.N
     of_words = np.maximum(counts[words], 1)
     out[words] = np.log(of_words.mean() / of_words)
     return out
+
+
+def unknown_bias_of(scores: Scores, truth: npt.NDArray[np.int64], unknown: int, temperature: float = 1.0) -> float:
+    """The bias of class `unknown`, before the division, with the lowest cross-entropy of the scores (N, K).
+
+    A network that was trained beside much running speech has learned to expect *unknown* more often than validation
+    has it. At the lowest cross-entropy the mean probability of the class is its share of the clips; the probability
+    grows with the bias, so there is one such bias.
+    """
+    share = float((truth == unknown).mean())
+    others = np.delete(scores, unknown, axis=1) / temperature
+    top = others.max(axis=1)
+    margin = top + np.log(np.exp(others - top[:, None]).sum(axis=1)) - scores[:, unknown] / temperature
+    low, high = -LARGEST_BIAS, LARGEST_BIAS
+    while high - low > 1e-6:
+        middle = (low + high) / 2
+        likely = float((1 / (1 + np.exp(margin - middle / temperature))).mean())
+        low, high = (middle, high) if likely < share else (low, middle)
+    return (low + high) / 2
 
 
 def temperature_of(scores: Scores, truth: npt.NDArray[np.int64]) -> float:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from circlematch.config import Network, Recipe, Specification, Teacher, from_dict, to_dict
-from circlematch.data.dataset import SILENCE, Dataset
+from circlematch.data.dataset import SILENCE, UNKNOWN, Dataset
 from circlematch.data.tasks import Source
 from circlematch.errors import UsageError
 from circlematch.files import write_json
@@ -39,7 +39,7 @@ class Plan:
 def specify(
     dataset: Dataset, network: Network, recipe: Recipe, seed: int, teachers: Sequence[Model] = ()
 ) -> Specification:
-    """The specification of a run on this dataset. Without a class silence there is no silence bias."""
+    """The specification of a run on this dataset. A class that it lacks, silence or unknown, gets no bias."""
     for teacher in teachers:
         if teacher.labels != dataset.labels:
             raise UsageError(
@@ -48,6 +48,8 @@ def specify(
             )
     if SILENCE not in dataset.labels:
         recipe = replace(recipe, finish=replace(recipe.finish, silence_bias=0.0))
+    if UNKNOWN not in dataset.labels:
+        recipe = replace(recipe, finish=replace(recipe.finish, fitted_unknown=False))
     made = Specification(
         dataset.name,
         dataset.labels,

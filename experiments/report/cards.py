@@ -253,6 +253,10 @@ def _finish(card: Card) -> list[str]:
     finish, out = card.recipe.finish, []
     if finish.even_words:
         out.append("- Balanced biases were added after training: all keywords are equally likely.")
+    if finish.fitted_unknown:
+        out.append(
+            "- The bias of the class *unknown* was fitted on validation, which has less of it than the training."
+        )
     if card.finished.temperature > 1:
         out.append(f"- The scores were calibrated on validation: they were divided by {card.finished.temperature:.2f}.")
     if finish.silence_bias:
