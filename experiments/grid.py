@@ -37,6 +37,7 @@ from circlematch.training.several import Job, perform_all
 WIDTHS, SEEDS = (4, 8, 16, 32), range(5)
 TEACHER_WIDTH, TEACHER_SEEDS = 128, range(2)
 NOT_TRAINED = "0" * 64
+NEGATIVES = ("librispeech_train_clean_5", "librispeech_dev_clean")  # folders of running speech, for recipes that use it
 OF_DATA = ("labels", "split_rule", "notes")  # the fields of a specification that come from the dataset
 TABLE1 = ("gsc1", "composite", "gsc2", "en31", "es20")  # tasks, in the order of the tables
 TABLE2 = ("gsc1", "composite", "gsc2")
@@ -225,16 +226,22 @@ def _minutes(seconds: float) -> str:
 
 def prepare(grid: Grid, data: Path) -> None:
     """Write the plan of every run into its folder."""
-    sources = {task: Source(task, data) for task in sorted({one.task for one in grid.values()})}
-    datasets = {task: source.read() for task, source in sources.items()}  # so that a wrong folder is reported once
+    sources = {name: source_of(draft, data) for name, draft in grid.items()}
+    datasets = {source: source.read() for source in dict.fromkeys(sources.values())}  # a wrong folder is reported once
     for name, draft in grid.items():
         paths = _teacher_models(draft)
         if missing := [path for path in paths if not path.exists()]:
             raise UsageError(f"{name} needs the teacher {missing[0]}; train it first: grid.py teachers")
         models = [load(path) for path in paths]
-        whole = specify(datasets[draft.task], draft.network, draft.recipe, draft.seed, models)
+        whole = specify(datasets[sources[name]], draft.network, draft.recipe, draft.seed, models)
         _check_same_data(name, whole)
-        ensure_plan(folder_of(name), Plan(whole, sources[draft.task], tuple(str(path) for path in paths)))
+        ensure_plan(folder_of(name), Plan(whole, sources[name], tuple(str(path) for path in paths)))
+
+
+def source_of(specification: Specification, data: Path) -> Source:
+    """The recordings of a run."""
+    negatives = NEGATIVES if specification.recipe.negatives.share > 0 else ()
+    return Source(specification.task, data, negatives=tuple(data / folder for folder in negatives))
 
 
 def _check_same_data(name: str, wanted: Specification) -> None:

@@ -1,8 +1,9 @@
-"""experiments/measure/streams.py: which recordings are measured, and the record of a released model."""
+"""experiments/measure/streams.py and held_out.py: which recordings are measured, and the records of models."""
 
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from types import ModuleType
 
@@ -11,6 +12,11 @@ import pytest
 from layouts import KEYWORDS, speech_commands, tone, write_sound
 from scripts import experiment
 from test_speech_commands import TEST, TRAIN, VALIDATION, names
+
+import circlematch
+from circlematch import audio
+from circlematch.data.negatives import find_recordings, split_recordings
+from circlematch.errors import DatasetError
 
 Capture = pytest.CaptureFixture[str]
 
@@ -79,12 +85,6 @@ def test_a_model_file_leaves_no_record(streams: ModuleType, data: Path, tmp_path
     assert not (tmp_path / "results").exists()
 
 
-@pytest.fixture
-def script(request: pytest.FixtureRequest) -> ModuleType:
-    """A script of experiments/measure, by its name."""
-    return experiment(f"measure.{request.param}")
-
-
 def one_line(script: ModuleType, capsys: Capture, *words: str) -> str:
     """What a command that must fail says."""
     assert script.main(words) == 2
@@ -95,19 +95,19 @@ def one_line(script: ModuleType, capsys: Capture, *words: str) -> str:
     return err
 
 
-@pytest.mark.parametrize("script", ["streams", "sounds"], indirect=True)
 def test_an_unknown_model_is_one_line_before_any_recording_is_read(
-    script: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+    streams: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:
     for name in ("read", "read_task"):
-        monkeypatch.setattr(script, name, lambda *given: pytest.fail(f"read {given}"), raising=False)
-    said = one_line(script, capsys, "d4-gsc", "d5-gsc", "--data", "nowhere")
+        monkeypatch.setattr(streams, name, lambda *given: pytest.fail(f"read {given}"), raising=False)
+    said = one_line(streams, capsys, "d4-gsc", "d5-gsc", "--data", "nowhere")
     assert "'d5-gsc'" in said
     assert "d16-gsc" in said
 
 
-@pytest.mark.parametrize("script", ["clips", "streams", "sounds"], indirect=True)
-def test_missing_data_is_one_line(script: ModuleType, tmp_path: Path, capsys: Capture) -> None:
+@pytest.mark.parametrize("name", ["clips", "streams"])
+def test_missing_data_is_one_line(name: str, tmp_path: Path, capsys: Capture) -> None:
+    script = experiment(f"measure.{name}")
     assert "nowhere" in one_line(script, capsys, "d4-gsc", "--data", str(tmp_path / "nowhere"))
 
 
@@ -117,3 +117,65 @@ def test_a_missing_folder_of_recordings_is_one_line(
     (data / "esc50").rename(tmp_path / "elsewhere")
     assert streams.main(["d4-gsc", "--data", str(data)]) == 2
     assert "esc50: there is no such folder; unpack esc50 there" in capsys.readouterr().err.splitlines()[-1]
+
+
+# ---- held-out streams --------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def held_out(streams: ModuleType, data: Path, repository: Path) -> ModuleType:
+    """The script, with speech of ten speakers that D4 takes for keywords now and then."""
+    speech = audio.read(repository / "examples" / "commands.flac")
+    for number in range(10):
+        folder = ("librispeech_train_clean_5", "librispeech_dev_clean")[number % 2]
+        write_sound(data / folder / f"{500 + number}-1-0000.flac", np.roll(speech, 3_000 * number))
+    for number, word in enumerate(KEYWORDS):
+        for name in ("speech_commands_v0.01", "speech_commands_composite"):
+            write_sound(data / name / word / f"{VALIDATION}_nohash_0.wav", tone(200 + 50 * number))
+    return experiment("measure.held_out")
+
+
+@pytest.fixture
+def run(tmp_path: Path, repository: Path) -> Path:
+    """The folder of a finished run of D4."""
+    folder = tmp_path / "runs" / "gsc" / "release" / "d4-seed3"
+    folder.mkdir(parents=True)
+    shutil.copyfile(repository / "circlematch" / "weights" / "d4-gsc.safetensors", folder / "model.safetensors")
+    return folder
+
+
+def test_a_run_is_calibrated_on_held_out_speakers_and_measured_once(
+    held_out: ModuleType, data: Path, run: Path, tmp_path: Path, capsys: Capture
+) -> None:
+    assert held_out.main([str(run), "--data", str(data)]) == 0
+    (record,) = map(json.loads, (tmp_path / "results" / "measure" / "held_out.jsonl").read_text().splitlines())
+    model = circlematch.load(run / "calibrated.safetensors")
+    assert record["model"] == "gsc/release/d4-seed3"
+    assert record["detection"]["thresholds"] == list(model.card.detection.thresholds) != []
+    assert record["calibration"]["target_per_hour"] == held_out.target_of(4) == 1.5
+    assert "fingerprints" not in record["calibration"]
+    folders = [data / name for name in held_out.NEGATIVES]
+    train, held = split_recordings(find_recordings(folders))
+    assert record["calibration"]["recordings"] == len(held) < len(train)
+    assert set(record["rows"]) == {
+        *("quiet", "noise 10 dB", "first part", "last part", "joined halves", "reversed", "sounds")
+    }
+    assert record["rows"]["sounds"]["recordings"] == 1  # of the first fold
+    text = capsys.readouterr().out
+    assert held_out.main([str(run), "--data", str(data)]) == 0
+    assert "quiet" in text
+    assert capsys.readouterr().out == ""  # it is done
+
+
+def test_larger_models_are_calibrated_for_fewer_false_accepts(held_out: ModuleType) -> None:
+    assert held_out.target_of(8) == held_out.target_of(16) > held_out.target_of(32) == held_out.target_of(64)
+
+
+def test_only_the_folder_of_a_finished_run_is_calibrated(held_out: ModuleType, run: Path, tmp_path: Path) -> None:
+    assert held_out.name_of(run) == "gsc/release/d4-seed3"
+    (tmp_path / "elsewhere").mkdir()
+    shutil.copyfile(run / "model.safetensors", tmp_path / "elsewhere" / "model.safetensors")
+    (run / "model.safetensors").unlink()
+    for other in (run, tmp_path / "elsewhere"):
+        with pytest.raises(DatasetError, match="is not the folder of a finished run"):
+            held_out.name_of(other)

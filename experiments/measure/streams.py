@@ -11,7 +11,7 @@ ESC-50's folds 2–5. Nothing of these is trained on, but dev-clean's voices.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -54,11 +54,20 @@ Samples = npt.NDArray[np.float32]
 
 
 def recordings_of(data: Path, folder: str) -> list[Recording]:
-    """The recordings in one of the folders above."""
+    """The recordings in one of the folders above; of ESC-50 folds 2–5."""
+    found = find_recordings([_existing(data, folder)])
+    return [one for one in found if folder != SOUNDS or not one.path.name.startswith(FIRST_FOLD)]
+
+
+def first_fold(data: Path) -> list[Recording]:
+    """The recordings of ESC-50's first fold."""
+    return [one for one in find_recordings([_existing(data, SOUNDS)]) if one.path.name.startswith(FIRST_FOLD)]
+
+
+def _existing(data: Path, folder: str) -> Path:
     if not (data / folder).is_dir():
         raise DatasetError(f"{data / folder}: there is no such folder; unpack {folder} there (CONTRIBUTING.md)")
-    found = find_recordings([data / folder])
-    return [one for one in found if folder != SOUNDS or not one.path.name.startswith(FIRST_FOLD)]
+    return data / folder
 
 
 def babble(data: Path) -> Samples:
@@ -73,18 +82,29 @@ def rows_of(model: circlematch.Model, clips: ClipSet, data: Path) -> Iterator[Ro
     """Every measurement of a model."""
     measurement = Measurement(model)
     sounds = {"noise": read_noise(recordings_of(data, SOUNDS)), "babble": babble(data)}
-    for condition in CONDITIONS:
+    yield from word_rows(measurement, clips, CONDITIONS, sounds)
+    yield negatives_row(measurement, "speech", recordings_of(data, SPEECH))
+    yield negatives_row(measurement, "sounds", recordings_of(data, SOUNDS))
+    early = Measurement(model, at_once=True).words(clips, CONDITIONS[0]).summary()
+    yield {"kind": "words", "name": "quiet, at once", **{key: early[key] for key in early if key != "condition"}}
+
+
+def word_rows(
+    measurement: Measurement, clips: ClipSet, conditions: Sequence[Conditions], sounds: Mapping[str, Samples]
+) -> Iterator[Row]:
+    """Words under conditions, each with the sound that its name begins with, and all near-words."""
+    for condition in conditions:
         row = measurement.words(clips, condition, sounds.get(condition.name.split()[0])).summary()
         yield {"kind": "words", "name": row.pop("condition"), **row}
     for name in NEAR_WORDS:
         yield measurement.near_words(clips, name).summary()
-    for name, folder in (("speech", SPEECH), ("sounds", SOUNDS)):
-        found, _ = measurement.negatives(name, recordings_of(data, folder), print)
-        row = found.summary()
-        false = {label: one["false_accepts"] for label, one in row["per_keyword"].items()}
-        yield {**row, "false_accepts_by_keyword": false}
-    early = Measurement(model, at_once=True).words(clips, CONDITIONS[0]).summary()
-    yield {"kind": "words", "name": "quiet, at once", **{key: early[key] for key in early if key != "condition"}}
+
+
+def negatives_row(measurement: Measurement, name: str, recordings: Sequence[Recording]) -> Row:
+    """Recordings as one stream."""
+    row = measurement.negatives(name, recordings, print)[0].summary()
+    false = {label: one["false_accepts"] for label, one in row["per_keyword"].items()}
+    return {**row, "false_accepts_by_keyword": false}
 
 
 def compact_row(row: Row) -> Row:
