@@ -156,6 +156,7 @@ class Augmentation:
     loudest_noise_dbfs: float = -46.0
     recorded_speech: float = 0.0  # share of spoken clips with recorded or synthetic noise instead
     recorded_silence: float = 0.0  # share of silence clips that are such noise
+    hard_silence: float = 0.0  # of these: noise that the network takes for a keyword
     quietest_recorded_dbfs: float = -70.0
     loudest_recorded_dbfs: float = -30.0  # behind speech
     loudest_silence_dbfs: float = -10.0  # noise alone
@@ -177,7 +178,16 @@ class Augmentation:
         for name in ("speed", "noise_speed"):
             if not 1 <= getattr(self, name) <= FASTEST:
                 raise UsageError(f"{name} is {getattr(self, name)}; it must lie between 1 (no change) and {FASTEST}")
-        for name in ("recorded_speech", "recorded_silence", "levelled", "beside", "babble", "microphones", "rooms"):
+        for name in (
+            "recorded_speech",
+            "recorded_silence",
+            "hard_silence",
+            "levelled",
+            "beside",
+            "babble",
+            "microphones",
+            "rooms",
+        ):
             if not 0 <= getattr(self, name) <= 1:
                 raise UsageError(f"{name} is {getattr(self, name)}; it is a share, from 0 to 1")
 

@@ -83,6 +83,27 @@ def test_recorded_noise_replaces_white_noise_for_its_share_of_clips() -> None:
     assert (white.min(), white.max()) == pytest.approx((-90, -46), abs=0.1)
 
 
+def test_a_share_of_the_recorded_silence_is_hard_noise_at_its_own_speed() -> None:
+    augmenter = recorded(hard_silence=0.4, noise_speed=2.0)
+    levels = np.where(np.arange(COUNT) % 2 == 0, SPOKEN, SILENT_DBFS)
+    before = augmenter.plan(levels, np.random.default_rng(4))  # nothing is hard yet
+    first, last = augmenter.pool.background or (0, 0)
+    place = (first + last) // 2
+    augmenter.hard = np.array([place])
+    plan = augmenter.plan(levels, np.random.default_rng(4))
+
+    def hard(offsets: np.ndarray) -> np.ndarray:  # type: ignore[type-arg]
+        near: np.ndarray = np.abs(offsets.astype(np.int64) - place) <= 800  # type: ignore[type-arg]
+        return near
+
+    silent = levels <= SILENT_DBFS
+    assert hard(plan.noise_offset)[silent].mean() == pytest.approx(0.4 * 0.75, abs=0.02)
+    assert (plan.noise_speed[silent & hard(plan.noise_offset)] == 1).mean() > 0.98  # a few are there by chance
+    assert (plan.noise_speed[silent & ~hard(plan.noise_offset)] != 1).mean() > 0.5
+    for other in (hard(plan.noise_offset)[~silent], hard(before.noise_offset)):
+        assert other.mean() < 0.01
+
+
 def test_recordings_have_one_level_in_the_pool_and_leave_white_noise_unchanged() -> None:
     pool = recorded().pool
     np.testing.assert_array_equal(pool.samples[:WHITE_SAMPLES], make_pool(0).samples)

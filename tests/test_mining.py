@@ -10,10 +10,11 @@ import pytest
 import circlematch
 from circlematch.audio import read, to_int16
 from circlematch.data.bank import Bank
+from circlematch.data.noise import NoisePool, make_pool
 from circlematch.detection import BACKGROUND
 from circlematch.engine import Stream
 from circlematch.training import mining
-from circlematch.training.mining import hard_windows, kept
+from circlematch.training.mining import hard_noise, hard_windows, kept
 
 EXAMPLE = Path(__file__).resolve().parent.parent / "examples" / "commands.flac"
 
@@ -73,3 +74,24 @@ def test_new_hard_windows_come_first_and_those_of_before_fill_up(monkeypatch: py
 def test_silence_has_no_hard_window(model: circlematch.Model) -> None:
     quiet = Bank(np.zeros(160_000, np.int16), np.array([160_000]), np.zeros(1, np.float32), (None,))
     assert hard_windows(model.engine, model.labels, quiet).size == 0
+
+
+def test_hard_noise_is_where_the_pool_sounds_like_a_keyword(model: circlematch.Model) -> None:
+    """A pool of silence with the ten commands in it, at the level that is searched."""
+    samples = read(EXAMPLE)
+    samples /= np.sqrt(np.mean(np.square(samples)))
+    noise = np.concatenate([np.zeros(40_000, np.float32), samples, np.zeros(40_000, np.float32)])
+    pool = NoisePool(noise, (0, 16_000), (24_000, noise.size - 16_000))
+    found = hard_noise(model.engine, model.labels, pool)
+    assert found.min() >= 40_000 - 16_000
+    assert found.max() < 40_000 + samples.size
+    level = 10 ** (mining.NOISE_DBFS / 20)
+    for place, is_hard in ((int(found[0]), True), (int(found[-1]), True), (24_000, False)):
+        clip = np.rint(noise[place : place + 16_000] * level * 32768).astype(np.int16)
+        row = model.scores(clip[None])[0].astype(np.float64)
+        powers = np.exp(row - row.max())
+        highest = max(
+            p for label, p in zip(model.labels, powers / powers.sum(), strict=True) if label not in BACKGROUND
+        )
+        assert (highest > 0.1) == is_hard
+    assert hard_noise(model.engine, model.labels, make_pool(0)).size == 0, "white noise alone is not searched"

@@ -352,7 +352,15 @@ STREAM_RECIPE = Recipe(
     near_share=0.3,
     negatives=Negatives(share=0.4, hard=0.5, mined_every=1),
     augmentation=Augmentation(
-        recorded_speech=0.3, least_snr_db=0, levelled=0.3, beside=0.3, babble=0.3, microphones=0.3, rooms=0.3
+        recorded_speech=0.3,
+        recorded_silence=0.9,
+        hard_silence=0.5,
+        least_snr_db=0,
+        levelled=0.3,
+        beside=0.3,
+        babble=0.3,
+        microphones=0.3,
+        rooms=0.3,
     ),
 )
 

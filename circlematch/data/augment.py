@@ -26,6 +26,7 @@ WAVES_DB = 6.0
 DEEPEST_DB = 30.0  # outside of a telephone's band
 SHORTEST_S, LONGEST_S = 0.15, 0.8  # reverberation time
 DRIEST_DB, WETTEST_DB = -15.0, 3.0  # energy of the echo, relative to the direct sound
+JITTER = FRONT_END.sample_rate_hz // 20  # 50 ms, of a hard window
 
 
 class Augmenter:
@@ -33,6 +34,7 @@ class Augmenter:
 
     def __init__(self, config: Augmentation, pool: NoisePool) -> None:
         self.config, self.pool = config, pool
+        self.hard: npt.NDArray[np.int64] = np.empty(0, np.int64)  # where noise begins that sounds like a keyword
 
     def plan(self, level_dbfs: npt.NDArray[np.float64], generator: np.random.Generator) -> AugmentPlan:
         """The plan of a batch, from the level of the speech in each clip; SILENT_DBFS is a clip of silence."""
@@ -48,11 +50,11 @@ class Augmenter:
             silent = level_dbfs <= SILENT_DBFS
             recorded = generator.random(count) < np.where(silent, config.recorded_silence, config.recorded_speech)
             levels = self._recorded_dbfs(level_dbfs, generator)
-            first, last = self.pool.background
-            places = generator.integers(first, last - self._reach_of_noise(), count, dtype=np.uint32)
+            places, hard = self._places_of_noise(self.pool.background, silent, generator)
             noise_dbfs, offset = np.where(recorded, levels, noise_dbfs), np.where(recorded, places, offset)
             noisy |= recorded
-            noise_speed = np.where(recorded, speeds(config.noise_speed, count, generator), 1).astype(np.float32)
+            changed = recorded & ~hard
+            noise_speed = np.where(changed, speeds(config.noise_speed, count, generator), 1).astype(np.float32)
         gain = np.where(noisy, 10.0 ** (noise_dbfs / 20.0) * sign, 0.0).astype(np.float32)
         speed = speeds(config.speed, count, generator)
         plan = AugmentPlan(shift, offset, gain, self.pool.samples, speed, noise_speed)
@@ -69,6 +71,18 @@ class Augmenter:
             return levels
         below = generator.uniform(config.least_snr_db, config.most_snr_db, len(level_dbfs))
         return np.where(silent, levels, level_dbfs - below)
+
+    def _places_of_noise(
+        self, within: tuple[int, int], silent: npt.NDArray[np.bool_], generator: np.random.Generator
+    ) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.bool_]]:
+        """Where recorded noise begins in the pool, and whether that is a hard window."""
+        first, last = within[0], within[1] - self._reach_of_noise()
+        places = generator.integers(first, last, len(silent), dtype=np.uint32)
+        if not (self.config.hard_silence and self.hard.size):
+            return places, np.zeros(len(silent), dtype=bool)
+        hard = silent & (generator.random(len(silent)) < self.config.hard_silence)
+        moved = generator.choice(self.hard, len(silent)) + generator.integers(-JITTER, JITTER, len(silent))
+        return np.where(hard, np.clip(moved, first, last), places).astype(np.uint32), hard
 
     def _elsewhere(self, plan: AugmentPlan, generator: np.random.Generator) -> AugmentPlan:
         """Some clips through another microphone, some in a room."""

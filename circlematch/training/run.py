@@ -43,7 +43,7 @@ from circlematch.training.checkpoint import Checkpoint, Epoch, read_checkpoint, 
 from circlematch.training.finish import finish
 from circlematch.training.inputs import check_inputs, keep_inputs
 from circlematch.training.loop import TrainingSet, train
-from circlematch.training.mining import hard_windows, kept
+from circlematch.training.mining import hard_noise, hard_windows, kept
 from circlematch.training.native_step import NativeStep, why_not_native
 from circlematch.training.plan import RECORD, Plan, check_same
 from circlematch.training.step import Step, Targets
@@ -134,7 +134,7 @@ def _perform(run: Run, resume: bool, watchers: Sequence[Watcher] | None, say: Ca
 
     if watchers is None:  # only now, for their clocks run
         watchers = [Terminal(run.recipe.epochs), *tensorboard_if_installed(run.folder / "tensorboard")]
-    mine = Miner(run, mixer, step) if run.recipe.negatives.hard > 0 and mixer.bank is not None else None
+    mine = Miner(run, mixer, augmenter, step) if _mines(run.recipe, mixer) else None
     epochs = train(step, run.recipe, material, validation, history, watchers, keep, mine)
     finished = _finish(run, step, training.labels[sampler.always], validation)
     if run.recipe.finish.calibrated:
@@ -142,21 +142,32 @@ def _perform(run: Run, resume: bool, watchers: Sequence[Watcher] | None, say: Ca
     return _conclude(run, step, epochs, finished, material, {"train": training, "validation": validation})
 
 
+def _mines(recipe: Recipe, mixer: Mixer) -> bool:
+    """Whether the recipe uses hard negatives or hard noise."""
+    return recipe.augmentation.hard_silence > 0 or (recipe.negatives.hard > 0 and mixer.bank is not None)
+
+
 @dataclass(frozen=True)
 class Miner:
-    """Finds the hard windows of an epoch, every few epochs."""
+    """Finds what the network takes for keywords: hard noise before every epoch, hard negatives every few epochs."""
 
     run: Run
     mixer: Mixer
+    augmenter: Augmenter
     step: Step
 
     def __call__(self, epoch: int) -> None:
         """Called before an epoch."""
-        bank, labels, network = self.mixer.bank, self.run.dataset.labels, self.run.network
-        if bank is None or epoch == 0 or epoch % self.run.recipe.negatives.mined_every:
+        if epoch == 0:
             return
-        engine = Engine(compact(network, self.step.weights(), labels, BACKGROUND, DETECTION))
-        self.mixer.hard = kept(hard_windows(engine, labels, bank, threads_of(self.step)), self.mixer.hard)
+        recipe, labels, threads = self.run.recipe, self.run.dataset.labels, threads_of(self.step)
+        engine = Engine(compact(self.run.network, self.step.weights(), labels, BACKGROUND, DETECTION))
+        if recipe.augmentation.hard_silence:
+            self.augmenter.pool.bring_to(epoch)
+            self.augmenter.hard = hard_noise(engine, labels, self.augmenter.pool, threads)
+        bank = self.mixer.bank
+        if bank is not None and recipe.negatives.hard and epoch % recipe.negatives.mined_every == 0:
+            self.mixer.hard = kept(hard_windows(engine, labels, bank, threads), self.mixer.hard)
 
 
 def _mixer(run: Run, training: ClipSet, say: Callable[[str], None]) -> Mixer:
