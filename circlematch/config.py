@@ -167,7 +167,7 @@ class Augmentation:
     levelled: float = 0.0  # share of spoken clips that are brought to a random level
     quietest_level_dbfs: float = -60.0  # of the word, as RMS
     loudest_level_dbfs: float = -12.0
-    beside: float = 0.0  # share of keyword clips with running speech right before or after the word
+    beside: float = 0.0  # share of keyword clips with continuous speech right before or after the word
     babble: float = 0.0  # share of spoken clips with one to four voices behind them
     least_babble_db: float = 5.0  # the word's level over all voices
     most_babble_db: float = 25.0

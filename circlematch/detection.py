@@ -1,9 +1,9 @@
 """From window scores to hits. A spoken keyword gives one hit, soon after its end.
 
-A window of one second slides over the recording by 100 ms. A spoken keyword is probable in several consecutive windows,
-what only resembles one for a moment in fewer. So a keyword's score is not its probability in one window: it is the
-highest probability that `agreeing` of the last `windows` windows reach. With 6 of 7, and 0.9 0.8 0.9 0.2 0.9 0.7 0.9
-as the last seven probabilities, the score is 0.7.
+A window of one second slides over the recording by 100 ms. A spoken keyword is probable in several consecutive
+windows; a brief chance match is probable in only one or two. So a keyword's score is not its probability in one window:
+it is the highest probability that `agreeing` of the last `windows` windows reach. With 6 of 7, and 0.9 0.8 0.9 0.2 0.9
+0.7 0.9 as the last seven probabilities, the score is 0.7.
 
 A keyword whose score reaches its threshold becomes the candidate. While the score still rises by more than RISE, for
 this keyword or another, the candidate is replaced. The first window in which it does not rise reports it as a hit.

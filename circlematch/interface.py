@@ -175,7 +175,7 @@ class Measured:
 def _result(row: dict[str, Any]) -> str:
     low, high = row["bounds"]
     if row["kind"] == "negatives":
-        return f"{row['per_hour']:.2f} false accepts an hour [{low:.2f}–{high:.2f}]"
+        return f"{row['per_hour']:.2f} false accepts per hour [{low:.2f}–{high:.2f}]"
     what = "missed" if row["kind"] == "words" else "with a hit"
     return f"{row['share']:.1%} [{low:.1%}–{high:.1%}] of {row['words']:,} words {what}"
 

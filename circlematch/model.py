@@ -188,7 +188,7 @@ class Model:
         """Write the model as one file, which `circlematch.load` reads."""
         path = Path(path)
         if path.suffix.lower() != SUFFIX:
-            raise UsageError(f"{path} is no name of a model file; give a name that ends in {SUFFIX}")
+            raise UsageError(f"{path} is not the name of a model file; give a name that ends in {SUFFIX}")
         write_model(path, self.card, self.tensors)
         return path
 

@@ -213,7 +213,7 @@ class Listening(Iterator[detection.Hit], AsyncIterator[detection.Hit]):
         self._chunks: Any = None  # the iterator of the source, once it has begun
         self._over = False
         if not isinstance(source, str | Path | Iterable | AsyncIterable):
-            raise AudioError(f"{source!r} is no source of sound; give a file, a microphone or an iterable of chunks")
+            raise AudioError(f"{source!r} is not a source of audio; give a file, a microphone or an iterable of chunks")
 
     def __next__(self) -> detection.Hit:
         while not self._found:

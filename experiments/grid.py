@@ -37,7 +37,10 @@ from circlematch.training.several import Job, perform_all
 WIDTHS, SEEDS = (4, 8, 16, 32), range(5)
 TEACHER_WIDTH, TEACHER_SEEDS = 128, range(2)
 NOT_TRAINED = "0" * 64
-NEGATIVES = ("librispeech_train_clean_5", "librispeech_dev_clean")  # folders of running speech, for recipes that use it
+NEGATIVES = (
+    "librispeech_train_clean_5",
+    "librispeech_dev_clean",
+)  # folders of continuous speech, for recipes that use it
 OF_DATA = ("labels", "split_rule", "notes")  # the fields of a specification that come from the dataset
 TABLE1 = ("gsc1", "composite", "gsc2", "en31", "es20")  # tasks, in the order of the tables
 TABLE2 = ("gsc1", "composite", "gsc2")

@@ -172,7 +172,7 @@ def test_measure_refuses_recordings_that_chose_the_thresholds(speech: Path, tmp_
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--target", "0"], "--target is 0.0; give a number of false accepts an hour above 0"),
+        (["--target", "0"], "--target is 0.0; give a number of false accepts per hour above 0"),
         (["--task", "gsc1", "--data", "nowhere"], "nowhere"),
     ],
 )

@@ -53,7 +53,7 @@ def test_runs_are_ordered_by_a_result_or_a_setting(tmp_path: Path, capsys: pytes
     assert objects[0]["settings"]["recipe.epochs"] == 10
     assert objects[0]["results"]["test"] == 0.9
     assert main(["compare", *runs, "--sort", "tset"]) == 2
-    assert "--sort is 'tset', which is no number of these runs; they have " in capsys.readouterr().err
+    assert "--sort is 'tset', which is not a number of these runs; they have " in capsys.readouterr().err
 
 
 def test_equal_runs_say_so_and_the_best_stands_out(
@@ -72,7 +72,7 @@ def test_equal_runs_say_so_and_the_best_stands_out(
 def test_what_is_no_finished_run_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "empty").mkdir()
     assert main(["compare", str(tmp_path / "empty")]) == 2
-    assert "is no finished run (record.json is missing)" in capsys.readouterr().err
+    assert "is not a finished run (record.json is missing)" in capsys.readouterr().err
     for text in ("", "[]", "{}", '{"specification": 3}'):
         (tmp_path / "empty" / "record.json").write_text(text)
         assert main(["compare", str(tmp_path / "empty")]) == 2

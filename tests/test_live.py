@@ -453,7 +453,7 @@ def test_bad_commands_are_refused_before_listening() -> None:
         ("echo '{label}", "quotes do not close"),
         ("", "--exec is empty"),
         ("echo {lable}", r"has \{lable\}; did you mean label\?; it may have \{label\}, \{score\}"),
-        ("no-such-program {label}", "is no program on this machine"),
+        ("no-such-program {label}", "is not a program on this machine"),
     ):
         with pytest.raises(UsageError, match=said):
             HitCommand(text)

@@ -111,7 +111,7 @@ def test_evaluate_and_measure_are_those_of_the_commands(
     assert kinds == ["words", "words", *["near-words"] * (len(kinds) - 3), "negatives"]
     assert len(kinds) > 4
     assert "words missed" in str(measured)
-    assert "false accepts an hour" in str(measured)
+    assert "false accepts per hour" in str(measured)
     for arguments, said in (
         ({}, "give words"),
         ({"negatives": negatives, "snr": [10]}, "need words"),
@@ -282,7 +282,7 @@ def test_two_async_sources_are_heard_at_once(commands: npt.NDArray[np.float32]) 
 
 def test_a_source_that_is_none_or_has_no_rate_is_refused(commands: npt.NDArray[np.float32]) -> None:
     spotter = Spotter("d16-gsc")
-    with pytest.raises(AudioError, match="5 is no source of sound; give a file"):
+    with pytest.raises(AudioError, match="5 is not a source of audio; give a file"):
         spotter.listen(5)  # type: ignore[arg-type]
     with pytest.raises(AudioError, match=r"write: spotter\.listen"):
         list(spotter.listen([commands]))

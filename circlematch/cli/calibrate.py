@@ -34,14 +34,14 @@ def add(commands: Commands) -> None:
         "--target",
         type=float,
         default=0.5,
-        help="The wanted number of false accepts an hour, of all keywords together.",
+        help="The wanted number of false accepts per hour, of all keywords together.",
     )
     add_dataset(parser)
     parser.add_argument(
         "--split",
         default="validation",
-        help="With --task or --data: the split whose words should be found. Each keyword then gets the threshold with "
-        "which the fewest are missed in all; without, all keywords get the same.",
+        help="With --task or --data: the split of words to find. Each keyword then gets its own threshold, chosen to "
+        "minimise the total number of misses. Without words, all keywords share one.",
     )
     parser.add_argument("--out", type=Path, required=True, help="The model file to write.")
     add_json(parser)
@@ -56,7 +56,7 @@ def run(options: argparse.Namespace) -> int:
     model = load(options.model)
     recordings = find_recordings(options.negatives)
     if not options.target > 0:
-        raise UsageError(f"--target is {options.target}; give a number of false accepts an hour above 0")
+        raise UsageError(f"--target is {options.target}; give a number of false accepts per hour above 0")
     clips = None
     if options.task is not None or options.data is not None:
         dataset = read_dataset(options, "calibrate")

@@ -47,7 +47,7 @@ def read_record(folder: Path) -> dict[str, Any]:
     path = folder / RECORD
     if not path.is_file():
         raise UsageError(
-            f"{folder} is no finished run ({RECORD} is missing); give folders that circlematch train wrote"
+            f"{folder} is not a finished run ({RECORD} is missing); give folders that circlematch train wrote"
         )
     try:
         record = json.loads(path.read_text())
@@ -97,7 +97,7 @@ def _sorted(
     with_row = [name for name in names if isinstance(table[name].get(row), int | float)]
     if not with_row:
         known = sorted({row for name in names for row in (*results[name], *settings[name])})
-        raise UsageError(f"--sort is {row!r}, which is no number of these runs; they have {', '.join(known)}")
+        raise UsageError(f"--sort is {row!r}, which is not a number of these runs; they have {', '.join(known)}")
     ordered = sorted(with_row, key=lambda name: table[name][row], reverse=table is results)
     return ordered + [name for name in names if name not in with_row]
 

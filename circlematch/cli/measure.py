@@ -192,7 +192,7 @@ class _Printer:
             recordings += f", {row.left_out} left out"
         self._show(
             one,
-            f"{row.name}: {found.rate:.2f} false accepts an hour [{low:.2f}–{high:.2f}] in {_time(found.hours)}, "
+            f"{row.name}: {found.rate:.2f} false accepts per hour [{low:.2f}–{high:.2f}] in {_time(found.hours)}, "
             f"{recordings}; {found.all_hits:,} hits, {found.said:,} of them on words in the transcripts; "
             f"false accepts by keyword: {by_word}",
         )
@@ -202,7 +202,7 @@ class _Printer:
         rates = (10.0, 2.0, 1.0, 0.5)
         row = {"kind": "trade-off", "negatives": name, "condition": condition, **one.summary()}
         missed = ", ".join(f"{one.missed_at(rate):.1%} missed at {rate:g}" for rate in rates)
-        text = f"  trade-off, {condition} (one threshold for all keywords): {missed} false accepts an hour"
+        text = f"  trade-off, {condition} (one threshold for all keywords): {missed} false accepts per hour"
         self._show(row, text)
 
     def complain(self, line: str) -> None:

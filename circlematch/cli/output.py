@@ -20,8 +20,8 @@ STYLES = {"bold": "1", "hit": "1;32", "bad": "1;31", "faint": "2"}
 
 def add_verbosity(parser: argparse.ArgumentParser) -> None:
     """Add -v and -q."""
-    parser.add_argument("-v", "--verbose", action="store_true", help="Also say what is done, on standard error.")
-    parser.add_argument("-q", "--quiet", action="store_true", help="Say nothing but results and errors.")
+    parser.add_argument("-v", "--verbose", action="store_true", help="Print more detail to standard error.")
+    parser.add_argument("-q", "--quiet", action="store_true", help="Print only results and errors.")
 
 
 class _Handler(logging.StreamHandler[TextIO]):

@@ -61,7 +61,7 @@ def _sources(older: Path, newer: Path) -> dict[str, Path]:
 
 
 def _link(target: Path, path: Path) -> None:
-    """A link at `path`. The same link again is no error; one to another folder is replaced."""
+    """A link at `path`. The same link again is not an error; one to another folder is replaced."""
     wanted = os.path.relpath(target, path.parent)
     if path.is_symlink() and os.readlink(path) != wanted:
         path.unlink()  # from an older layout

@@ -5,7 +5,7 @@
     .<key>.….part/        an entry that is being made; one that is older than a day was left by a killed process
 
 When an entry is opened, the sizes and some MiB of each file are compared with the seal; `thorough` compares all. What
-does not fit is no entry: the caller makes it anew.
+does not fit is not an entry: the caller makes it anew.
 """
 
 from __future__ import annotations

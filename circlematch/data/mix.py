@@ -215,7 +215,7 @@ class Mixer:
     # ---- around a word ----
 
     def _beside(self, chosen: Numbers, parts: Parts, level: Levels, generator: np.random.Generator) -> None:
-        """Running speech before a keyword, behind it, or both."""
+        """Continuous speech before a keyword, behind it, or both."""
         bank = self._given_bank()
         drawn = generator.random(len(chosen)) < self.config.beside
         side, numbers = generator.integers(0, 3, len(chosen)), (2, len(chosen))

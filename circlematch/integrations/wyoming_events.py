@@ -47,7 +47,7 @@ async def _rest(reader: asyncio.StreamReader, first: bytes) -> Event:
     header = _object(first + await reader.readuntil(b"\n"))
     data = header.get("data") or {}
     if not isinstance(header.get("type"), str) or not isinstance(data, dict):
-        raise BadEventError("an event has no type, or its data is no object")
+        raise BadEventError("an event has no type, or its data is not an object")
     if length := _length(header, "data_length", LARGEST_DATA):
         data = data | _object(await reader.readexactly(length))
     length = _length(header, "payload_length", LARGEST_PAYLOAD)

@@ -53,7 +53,7 @@ class Address:
             if parts.scheme == "tcp" and parts.hostname and parts.port:
                 return cls(parts.hostname, parts.port, "")
         except ValueError:
-            pass  # the port is no number
+            pass  # the port is not a number
         raise UsageError(f"--uri is {uri}; give tcp://127.0.0.1:10400 or unix:///run/circlematch.sock")
 
     @property
@@ -196,5 +196,5 @@ async def check_health(address: Address) -> int:
     except (OSError, TimeoutError) as error:
         raise CircleMatchError(f"no server answers at {where}: {_reason(error)}") from error
     if event is None or not Info.is_type(event.type):
-        raise CircleMatchError(f"what answers at {where} is no Wyoming server")
+        raise CircleMatchError(f"what answers at {where} is not a Wyoming server")
     return sum(len(program.models) for program in Info.from_event(event).wake)

@@ -33,7 +33,7 @@ class HitCommand:
                 known = ", ".join(f"{{{field}}}" for field in FIELDS)
                 raise UsageError(f"--exec has {{{name}}}{did_you_mean(name, FIELDS)}; it may have {known}")
         if shutil.which(self.words[0]) is None:
-            raise UsageError(f"--exec runs {self.words[0]!r}, which is no program on this machine")
+            raise UsageError(f"--exec runs {self.words[0]!r}, which is not a program on this machine")
         self.left_out = 0  # hits whose command did not run
         self._running: list[subprocess.Popen[bytes]] = []
 

@@ -78,7 +78,7 @@ def tail_of(false: Sequence[Candidate], hours: Mapping[str, float], target: floa
     false accept.
     """
     if not target > 0:
-        raise UsageError(f"the target is {target} false accepts an hour; give a number above 0")
+        raise UsageError(f"the target is {target} false accepts per hour; give a number above 0")
     scores = np.sort(log_odds([one.score for one in false]))[::-1]
     if len(scores) <= FEWEST_EVENTS:
         raise DatasetError(
@@ -96,7 +96,7 @@ def tail_of(false: Sequence[Candidate], hours: Mapping[str, float], target: floa
 def thresholds(
     tail: Tail, target: float, words: Mapping[str, npt.NDArray[np.float64]] | None = None
 ) -> dict[str, float]:
-    """The threshold of each keyword, as a probability, for `target` false accepts an hour in all.
+    """The threshold of each keyword, as a probability, for `target` false accepts per hour in all.
 
     `words` are the best scores (log-odds) of spoken words, by keyword.
     """
@@ -108,7 +108,7 @@ def thresholds(
     rates = {label: np.array([tail.rate(label, x) for x in grid]) for label in tail.rates}
 
     def chosen(price: float) -> dict[str, int]:
-        """The best threshold of each keyword if a false accept an hour costs as much as `price` missed words."""
+        """The best threshold of each keyword if a false accept per hour costs as much as `price` missed words."""
         return {label: int(np.argmin(missed[label] + price * rates[label])) for label in tail.rates}
 
     low, high = -10.0, 20.0  # of the logarithm of the price

@@ -50,7 +50,7 @@ class Curve:
     missed: tuple[float, ...]
 
     def missed_at(self, per_hour: float) -> float:
-        """The share that is missed at the lowest threshold with at most so many false accepts an hour."""
+        """The share that is missed at the lowest threshold with at most so many false accepts per hour."""
         allowed = [missed for rate, missed in zip(self.per_hour, self.missed, strict=True) if rate <= per_hour]
         return allowed[-1] if allowed else 1.0
 
@@ -75,7 +75,7 @@ def candidates(found: Answer, labels: Sequence[str], wanted: Detection = DETECTI
         if free[window + apart]:
             free[window : window + 2 * apart + 1] = False
             kept.append(int(window))
-    heard = (wanted.windows - 1) / 2  # windows by which the mean lags behind
+    heard = (wanted.windows - 1) / 2  # windows from the last one back to the middle one
     return [
         Candidate(labels[keywords[which[w]]], float(best[w]), (w - heard) * STEP_S + WINDOW_S / 2) for w in sorted(kept)
     ]
@@ -137,7 +137,7 @@ def draw(curves: dict[str, Curve], path: Path, title: str) -> None:
     axes.set_xscale("symlog", linthresh=0.1)
     axes.set_xlim(left=0)
     axes.set_ylim(0, 100)
-    axes.set_xlabel("false accepts an hour")
+    axes.set_xlabel("false accepts per hour")
     axes.set_ylabel("missed words, %")
     axes.set_title(title)
     axes.grid(True, alpha=0.3)

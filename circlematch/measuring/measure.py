@@ -185,7 +185,7 @@ class Measurement:
     def calibrated(
         self, recordings: Sequence[Recording], target: float, say: Callable[[str], object], clips: ClipSet | None = None
     ) -> Model:
-        """The model with thresholds for `target` false accepts an hour in these recordings.
+        """The model with thresholds for `target` false accepts per hour in these recordings.
 
         With clips of words, the thresholds are those that miss the fewest of them, and starts and ends are corrected.
         """

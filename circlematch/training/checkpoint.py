@@ -67,7 +67,7 @@ def read_checkpoint(path: Path) -> Checkpoint:
         raise DamagedFileError(f"{path} is damaged: its history does not have {model.card.epochs} epochs")
     hard = extra.pop(HARD, np.empty(0, np.int64))
     if hard.ndim != 1 or hard.dtype != np.int64 or (hard < 0).any():
-        raise DamagedFileError(f"{path} is damaged: its hard negatives are no list of places")
+        raise DamagedFileError(f"{path} is damaged: its hard negatives are not a list of positions")
     history = tuple(Epoch(*map(float, row)) for row in table)
     return Checkpoint(model.card, model.tensors, extra, history, hard)
 

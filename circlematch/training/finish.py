@@ -143,7 +143,7 @@ def word_biases(counts: npt.NDArray[np.int64], labels: tuple[str, ...]) -> npt.N
 def unknown_bias_of(scores: Scores, truth: npt.NDArray[np.int64], unknown: int, temperature: float = 1.0) -> float:
     """The bias of class `unknown`, before the division, with the lowest cross-entropy of the scores (N, K).
 
-    A network that was trained beside much running speech has learned to expect *unknown* more often than validation
+    A network that was trained beside much continuous speech has learned to expect *unknown* more often than validation
     has it. At the lowest cross-entropy the mean probability of the class is its share of the clips; the probability
     grows with the bias, so there is one such bias.
     """

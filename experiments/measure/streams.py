@@ -5,7 +5,8 @@ python experiments/measure/streams.py MODEL…          released models' names, 
 Records go to results/measure/streams.jsonl, a line for each model with a row for each measurement, as
 `circlematch measure --json` prints it. The words are all keyword clips of v0.01's test list. The noise is ESC-50's
 folds 2–5, the babble four voices of LibriSpeech dev-clean at a time, the speech LibriSpeech test-clean, the sounds
-ESC-50's folds 2–5. Nothing of these is trained on, but dev-clean's voices.
+ESC-50's folds 2–5. The released models were trained on
+none of these but dev-clean, whose voices are the babble.
 """
 
 from __future__ import annotations
@@ -117,7 +118,7 @@ def report(name: str, row: Row) -> None:
     """Print a row as soon as it is there."""
     if row["kind"] == "negatives":
         low, high = row["bounds"]
-        what = f"{row['per_hour']:.2f} false accepts an hour [{low:.2f}–{high:.2f}] in {row['hours']:.2f} hours"
+        what = f"{row['per_hour']:.2f} false accepts per hour [{low:.2f}–{high:.2f}] in {row['hours']:.2f} hours"
     else:
         what = f"{row['share']:.1%} {'missed' if row['kind'] == 'words' else 'with a hit'} of {row['words']:,}"
     print(f"{name}, {row['name']}: {what}", flush=True)

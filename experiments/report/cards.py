@@ -89,8 +89,8 @@ COMMON_LIMITS = (
     "your own recordings.",
 )
 NEGATIVES_LINE = (
-    "Running speech to train against, and of other speakers to choose thresholds and seed: LibriSpeech's train-clean-5 "
-    "and dev-clean (CC BY 4.0). ESC-50 (CC BY-NC) was not used in training; its first fold was used to choose, the "
+    "Continuous speech to train against, and of other speakers to choose thresholds and seed: LibriSpeech's "
+    "train-clean-5 and dev-clean (CC BY 4.0). ESC-50 (CC BY-NC) was not used in training; its first fold was used to choose, the "
     "others to measure."
 )
 WAKE_WORD_WIDTHS = (8, 16, 32)
@@ -259,7 +259,7 @@ def _reason(family: Family, record: Record, seeds: int) -> str:
     quiet, noise = (found["rows"][name]["share"] for name in CHOSEN_BY)
     return (
         f"Chosen from {seeds} seeds on held-out streams: calibrated for"
-        f" {found['calibration']['target_per_hour']:g} false accepts an hour, it misses {quiet:.1%} of the validation"
+        f" {found['calibration']['target_per_hour']:g} false accepts per hour, it misses {quiet:.1%} of the validation"
         f" words in quiet and {noise:.1%} in noise of 10 dB."
     )
 
@@ -271,7 +271,7 @@ def _calibration(card: Card) -> list[str]:
         return []
     low, high = chosen.lowest_per_hour, chosen.highest_per_hour
     return [
-        f"- Thresholds were chosen for {chosen.target_per_hour:g} false accepts an hour on {chosen.hours:.2f} hours of"
+        f"- Thresholds were chosen for {chosen.target_per_hour:g} false accepts per hour on {chosen.hours:.2f} hours of"
         f" speech by speakers that were not trained on; there it makes {chosen.per_hour:.2f} (95%: {low:.2f} to"
         f" {high:.2f})."
     ]
@@ -313,8 +313,8 @@ def _streams(name: str) -> list[str]:
         f" {rows['quiet']['share']:.1%} of {rows['quiet']['words']:,} words in quiet,"
         f" {rows['noise 10 dB']['share']:.1%} in noise of 10 dB and {rows['babble 10 dB']['share']:.1%} in babble of"
         " 10 dB."
-        f" In {speech['hours']:.1f} hours of running speech (LibriSpeech test-clean) it makes {speech['per_hour']:.1f}"
-        f" false accepts an hour (95%: {low:.1f} to {high:.1f}), in {sounds['hours']:.1f} hours of sounds (ESC-50)"
+        f" In {speech['hours']:.1f} hours of continuous speech (LibriSpeech test-clean) it makes"
+        f" {speech['per_hour']:.1f} false accepts per hour (95%: {low:.1f} to {high:.1f}), in {sounds['hours']:.1f} hours of sounds (ESC-50)"
         f" {sounds['per_hour']:.1f}. It reports a word {rows['quiet']['latency_median_s']:.2f} s after its end, in the"
         " median.",
         "",

@@ -61,7 +61,7 @@ COLUMNS = {
 STREAMS = {  # column: name of a row of the record, its figure
     "missed in quiet": ("quiet", "share"),
     "missed in noise": ("noise 10 dB", "share"),
-    "false accepts an hour": ("speech", "per_hour"),
+    "false accepts per hour": ("speech", "per_hour"),
 }
 
 
@@ -182,9 +182,9 @@ def running_speech() -> str:
     few, many = min(rates, key=rates.__getitem__), max(rates, key=rates.__getitem__)
     hours = found[0]["rows"]["speech"]["hours"]
     return (
-        f"**Beside people who talk**, in {hours:.1f} hours of read speech, they make {rates[few]:.0f} (`{few}`) to"
+        f"**In continuous speech**, in {hours:.1f} hours of read speech, they make {rates[few]:.0f} (`{few}`) to"
         f" {rates[many]:.0f} (`{many}`) false\naccepts an hour. They were trained on words spoken alone; work on"
-        " running speech is under way.\n"
+        " continuous speech is under way.\n"
     )
 
 
@@ -194,11 +194,11 @@ def speech_limit() -> str:
     texts = [f"{one['rows']['speech']['per_hour']:.0f} (`{one['model']}`)" for one in found]
     row = found[0]["rows"]["speech"]
     return (
-        f"- **Running speech.** On LibriSpeech test-clean ({row['hours']:.1f} hours, {row['recordings']:,} recordings,"
-        " not trained on)\n"
-        f"  the models make {', '.join(texts[:-1])} and {texts[-1]} false accepts an hour:\n"
-        "  hits whose word is not in the transcript. They were trained on words spoken alone. Work on running speech\n"
-        "  is under way.\n"
+        f"- **Continuous speech.** On LibriSpeech test-clean ({row['hours']:.1f} hours, {row['recordings']:,}"
+        " recordings, not trained on)\n"
+        f"  the models make {', '.join(texts[:-1])} and {texts[-1]} false accepts per hour:\n"
+        "  hits whose word is not in the transcript. They were trained on words spoken alone. Work on continuous\n"
+        "  speech is under way.\n"
     )
 
 
@@ -447,7 +447,7 @@ def on_streams() -> list[str]:
     for name, row in shipped[0].items():
         title = {"words": f"missed, {name}", "near-words": f"hits on near-words, {name}"}.get(row["kind"], "")
         figure = "share" if title else "per_hour"
-        title = title or f"false accepts an hour, {name}"
+        title = title or f"false accepts per hour, {name}"
         rows.append(f"| {title} | {' | '.join(_with_bounds(one[name], figure) for one in shipped)} |")
     for title, name, figure in (
         ("reported after the word, median", "quiet", "latency_median_s"),
@@ -534,7 +534,7 @@ def tables_page() -> str:
         "",
         "## The release recipe",
         "",
-        "Trained on the composite, the v0.01 recordings that v0.02 dropped and running speech. The last rows are of",
+        "Trained on the composite, the v0.01 recordings that v0.02 dropped and continuous speech. The last rows are of",
         "held-out streams, each seed with thresholds for the same rate of false accepts on held-out speech.",
         "",
         *release(),

@@ -325,7 +325,7 @@ class _Quiet(SimpleHTTPRequestHandler):
         """Nothing."""
 
     def handle(self) -> None:
-        """Answer; a client that was killed is no error."""
+        """Answer; a client that was killed is not an error."""
         with suppress(OSError):
             super().handle()
 

@@ -7,7 +7,7 @@ python tests/load/wyoming.py --minutes 5         shorter
 Prints one JSON object. The sound is the words of examples/commands.flac, at random times in noise, in another order for
 each client. Its hits are compared with those of a Spotter on the same samples: `wrong` counts hits that are missing,
 that are too many, or that come at another time. All the while, other clients are killed in the middle of an event, stay
-silent with half an event, or send what is no event.
+silent with half an event, or send malformed events.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ class Client:
 
 
 async def misbehave(port: int, counts: dict[str, int]) -> None:
-    """One client after another that is killed, stays half-open, or sends what is no event."""
+    """One client after another that is killed, stays half-open, or sends malformed events."""
     chooser, open_ones = random.Random(0), []
     while True:
         kind = chooser.choice(("killed", "half-open", "no event", "too large"))
