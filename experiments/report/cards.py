@@ -90,8 +90,8 @@ COMMON_LIMITS = (
 )
 NEGATIVES_LINE = (
     "Continuous speech to train against, and of other speakers to choose thresholds and seed: LibriSpeech's "
-    "train-clean-5 and dev-clean (CC BY 4.0). ESC-50 (CC BY-NC) was not used in training; its first fold was used to choose, the "
-    "others to measure."
+    "train-clean-5 and dev-clean (CC BY 4.0). ESC-50 (CC BY-NC) was not used in training; its first fold was used to "
+    "choose, the others to measure."
 )
 WAKE_WORD_WIDTHS = (8, 16, 32)
 FAMILIES = (
@@ -314,8 +314,8 @@ def _streams(name: str) -> list[str]:
         f" {rows['noise 10 dB']['share']:.1%} in noise of 10 dB and {rows['babble 10 dB']['share']:.1%} in babble of"
         " 10 dB."
         f" In {speech['hours']:.1f} hours of continuous speech (LibriSpeech test-clean) it makes"
-        f" {speech['per_hour']:.1f} false accepts per hour (95%: {low:.1f} to {high:.1f}), in {sounds['hours']:.1f} hours of sounds (ESC-50)"
-        f" {sounds['per_hour']:.1f}. It reports a word {rows['quiet']['latency_median_s']:.2f} s after its end, in the"
+        f" {speech['per_hour']:.1f} false accepts per hour (95%: {low:.1f} to {high:.1f}), in"
+        f" {sounds['hours']:.1f} hours of sounds (ESC-50) {sounds['per_hour']:.1f}. It reports a word {rows['quiet']['latency_median_s']:.2f} s after its end, in the"
         " median.",
         "",
     ]

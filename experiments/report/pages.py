@@ -183,7 +183,7 @@ def running_speech() -> str:
     hours = found[0]["rows"]["speech"]["hours"]
     return (
         f"**In continuous speech**, in {hours:.1f} hours of read speech, they make {rates[few]:.0f} (`{few}`) to"
-        f" {rates[many]:.0f} (`{many}`) false\naccepts an hour. They were trained on words spoken alone; work on"
+        f" {rates[many]:.0f} (`{many}`) false\naccepts per hour. They were trained on words spoken alone; work on"
         " continuous speech is under way.\n"
     )
 
