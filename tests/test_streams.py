@@ -17,6 +17,7 @@ import circlematch
 from circlematch import audio
 from circlematch.data.negatives import find_recordings, split_recordings
 from circlematch.errors import DatasetError
+from circlematch.measuring.measure import read_noise
 
 Capture = pytest.CaptureFixture[str]
 
@@ -26,7 +27,10 @@ def streams(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     """The script, with empty results."""
     monkeypatch.setattr(experiment("records"), "RESULTS", tmp_path / "results")
     monkeypatch.setattr(experiment("records"), "RUNS", tmp_path / "runs")
-    return experiment("measure.streams")
+    script = experiment("measure.streams")
+    monkeypatch.setattr(script, "PIECES", 2)
+    monkeypatch.setattr(script, "PIECE_SECONDS", 1.5)
+    return script
 
 
 @pytest.fixture
@@ -54,7 +58,7 @@ def test_the_first_fold_of_the_sounds_is_left_out(streams: ModuleType, data: Pat
 
 
 def test_babble_is_several_voices_at_unit_level(streams: ModuleType, data: Path) -> None:
-    babble = streams.babble(data)
+    babble = streams.babble(read_noise(streams.recordings_of(data, "librispeech_dev_clean")))
     assert babble.size == 2 * 2 * 16_000 // 4
     assert np.sqrt(np.mean(babble**2)) == pytest.approx(1, rel=1e-3)
 
@@ -68,7 +72,9 @@ def test_a_released_model_has_a_record_with_a_row_for_each_measurement(
     rows = record["rows"]
     near_words = ["first part", "last part", "joined halves", "reversed"]
     conditions = ["quiet", "noise 10 dB", "noise 0 dB", "babble 10 dB", "-40 dBFS"]
-    assert list(rows) == [*conditions, *near_words, "speech", "sounds", "quiet, at once"]
+    assert list(rows) == [*conditions, *near_words, "speech", "sounds", "babble", "music", "quiet, at once"]
+    assert rows["babble"]["hours"] == pytest.approx(3 / 4 / 3600, abs=1e-4), "two recordings, cut into four voices"
+    assert rows["music"]["hours"] == pytest.approx(2 * 1.5 / 3600, abs=1e-4)
     assert len({rows[name]["words"] for name in (*conditions, *near_words)}) == 1
     assert rows["speech"]["hours"] == pytest.approx(3 / 3600, abs=1e-4)
     assert rows["speech"]["recordings"] == rows["sounds"]["recordings"] == 2

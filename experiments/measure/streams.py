@@ -3,15 +3,16 @@
 python experiments/measure/streams.py MODEL…          released models' names, or model files (which leave no record)
 
 Records go to results/measure/streams.jsonl, a line for each model with a row for each measurement, as
-`circlematch measure --json` prints it. The words are all keyword clips of v0.01's test list. The noise is ESC-50's
-folds 2–5, the babble four voices of LibriSpeech dev-clean at a time, the speech LibriSpeech test-clean, the sounds
-ESC-50's folds 2–5. The released models were trained on
-none of these but dev-clean, whose voices are the babble.
+`circlematch measure --json` prints it. The words are all keyword clips of the task's test list: v0.01's, for a wake
+word v0.02's. The noise is ESC-50's folds 2–5, the babble behind words four voices of LibriSpeech dev-clean at a time.
+Without keywords: the speech is LibriSpeech test-clean, the sounds are ESC-50's folds 2–5, the babble is four voices of
+test-clean at a time, and the music is synthetic. The released models were trained on none of these but dev-clean.
 """
 
 from __future__ import annotations
 
 import sys
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -19,17 +20,19 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import soundfile
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # for records.py
 
+from measure.music import piece
 from records import attempt, keep_measure, parser_of
 
 import circlematch
+from circlematch.config import FRONT_END
 from circlematch.data.cache import ClipSet, load_split
 from circlematch.data.dataset import Recording
 from circlematch.data.negatives import find_recordings
-from circlematch.data.tasks import read_task
-from circlematch.detection import BACKGROUND
+from circlematch.data.tasks import TASKS, read_task
 from circlematch.errors import DatasetError
 from circlematch.machine import commit
 from circlematch.measuring.measure import Measurement, read_noise
@@ -37,10 +40,12 @@ from circlematch.measuring.near_words import NEAR_WORDS
 from circlematch.measuring.scenes import Conditions
 from circlematch.safetensors import digest
 
-TASK = "gsc"
+TASK = "gsc"  # of models whose own task is not known here
 SPEECH, VOICES, SOUNDS = "librispeech_test_clean", "librispeech_dev_clean", "esc50"
 FIRST_FOLD = "1-"  # how the names of ESC-50's first fold begin; the recipe and the seed were chosen with it
 VOICES_AT_ONCE = 4
+PIECES, PIECE_SECONDS = 12, 150.0  # of music
+MIXED_DBFS = -23.0  # RMS of the voices and of the music
 CONDITIONS = (
     Conditions("quiet"),
     Conditions("noise 10 dB", snr_db=10),
@@ -71,21 +76,31 @@ def _existing(data: Path, folder: str) -> Path:
     return data / folder
 
 
-def babble(data: Path) -> Samples:
-    """Several voices at a time, of equal level."""
-    speech = read_noise(recordings_of(data, VOICES))
+def babble(speech: Samples) -> Samples:
+    """Several voices at a time, of equal level, from voices one after another; with a mean square of one."""
     whole = speech[: speech.size // VOICES_AT_ONCE * VOICES_AT_ONCE].reshape(VOICES_AT_ONCE, -1)
     together: Samples = whole.sum(axis=0)
     return together / np.float32(np.sqrt(np.mean(np.square(together, dtype=np.float64))))
 
 
+def words_of(model: circlematch.Model, data: Path) -> ClipSet:
+    """The test clips of a model's task, with the model's classes."""
+    dataset = read_task(model.card.task if model.card.task in TASKS else TASK, data)
+    if model.labels != dataset.labels:
+        raise DatasetError(f"{model.card.name} has other classes than {', '.join(dataset.labels)}")
+    return load_split(dataset, "test")
+
+
 def rows_of(model: circlematch.Model, clips: ClipSet, data: Path) -> Iterator[Row]:
     """Every measurement of a model."""
     measurement = Measurement(model)
-    sounds = {"noise": read_noise(recordings_of(data, SOUNDS)), "babble": babble(data)}
+    voices = read_noise(recordings_of(data, VOICES))
+    sounds = {"noise": read_noise(recordings_of(data, SOUNDS)), "babble": babble(voices)}
     yield from word_rows(measurement, clips, CONDITIONS, sounds)
     yield negatives_row(measurement, "speech", recordings_of(data, SPEECH))
     yield negatives_row(measurement, "sounds", recordings_of(data, SOUNDS))
+    yield mixed_row(measurement, "babble", [babble(read_noise(recordings_of(data, SPEECH)))])
+    yield mixed_row(measurement, "music", [piece(seed, PIECE_SECONDS) for seed in range(PIECES)])
     early = Measurement(model, at_once=True).words(clips, CONDITIONS[0]).summary()
     yield {"kind": "words", "name": "quiet, at once", **{key: early[key] for key in early if key != "condition"}}
 
@@ -106,6 +121,17 @@ def negatives_row(measurement: Measurement, name: str, recordings: Sequence[Reco
     row = measurement.negatives(name, recordings, print)[0].summary()
     false = {label: one["false_accepts"] for label, one in row["per_keyword"].items()}
     return {**row, "false_accepts_by_keyword": false}
+
+
+def mixed_row(measurement: Measurement, name: str, sounds: Sequence[Samples]) -> Row:
+    """Sounds with a mean square of one as one stream, at MIXED_DBFS."""
+    with tempfile.TemporaryDirectory() as folder:
+        recordings = []
+        for number, samples in enumerate(sounds):
+            path = Path(folder) / f"{name}-{number}.wav"
+            soundfile.write(path, np.clip(samples * 10 ** (MIXED_DBFS / 20), -1, 1), FRONT_END.sample_rate_hz, "FLOAT")
+            recordings.append(Recording(path))
+        return negatives_row(measurement, name, recordings)
 
 
 def compact_row(row: Row) -> Row:
@@ -132,13 +158,10 @@ def main(words: Sequence[str] | None = None) -> int:
 
     def work() -> None:
         models = {name: circlematch.load(name) for name in options.models}  # before the long work
-        dataset = read_task(TASK, options.data)
-        clips = load_split(dataset, "test")
+        clips = {name: words_of(model, options.data) for name, model in models.items()}
         for name, model in models.items():
-            if set(model.labels) - set(BACKGROUND) - set(dataset.labels):
-                raise DatasetError(f"{name} has other keywords than {', '.join(dataset.labels)}")
             rows = {}
-            for row in rows_of(model, clips, options.data):
+            for row in rows_of(model, clips[name], options.data):
                 report(name, row)
                 rows[row["name"]] = compact_row(row)
             if not Path(name).is_file():

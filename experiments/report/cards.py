@@ -314,9 +314,9 @@ def _streams(name: str) -> list[str]:
         f" {rows['noise 10 dB']['share']:.1%} in noise of 10 dB and {rows['babble 10 dB']['share']:.1%} in babble of"
         " 10 dB."
         f" In {speech['hours']:.1f} hours of continuous speech (LibriSpeech test-clean) it makes"
-        f" {speech['per_hour']:.1f} false accepts per hour (95%: {low:.1f} to {high:.1f}), in"
-        f" {sounds['hours']:.1f} hours of sounds (ESC-50) {sounds['per_hour']:.1f}. It reports a word {rows['quiet']['latency_median_s']:.2f} s after its end, in the"
-        " median.",
+        f" {speech['per_hour']:.1f} false accepts per hour (95%: {low:.1f} to {high:.1f}), in {sounds['hours']:.1f}"
+        f" hours of sounds (ESC-50) {sounds['per_hour']:.1f}. It reports a word"
+        f" {rows['quiet']['latency_median_s']:.2f} s after its end, in the median.",
         "",
     ]
 
