@@ -36,6 +36,7 @@ from circlematch.training.several import Job, perform_all
 
 WIDTHS, SEEDS = (4, 8, 16, 32), range(5)
 TEACHER_WIDTH, TEACHER_SEEDS = 128, range(2)
+WAKE_WORD, WAKE_WORD_WIDTHS, WAKE_WORD_SEEDS = "marvin", (8, 16, 32), range(3)
 NOT_TRAINED = "0" * 64
 NEGATIVES = (
     "librispeech_train_clean_5",
@@ -78,6 +79,16 @@ def release_grid() -> Grid:
     return runs("gsc", "release", ((network, distilled(recipe), seed) for seed, network, recipe in made))
 
 
+def wake_word_grid() -> Grid:
+    """The runs of which the best become the wake word."""
+    classes = len(TASKS[WAKE_WORD].labels)
+    return runs(
+        WAKE_WORD,
+        "release",
+        ((*RECIPES["release"](width, classes), seed) for seed in WAKE_WORD_SEEDS for width in WAKE_WORD_WIDTHS),
+    )
+
+
 def teachers_grid() -> Grid:
     """The teachers of the released models: networks of 38,182 parameters."""
     network, recipe = RECIPES["release"](TEACHER_WIDTH, len(LABELS))
@@ -101,6 +112,7 @@ GRIDS: dict[str, Callable[[], Grid]] = {
     **{_grid_name("table2", task): partial(table2, task) for task in TABLE2},
     "release": release_grid,
     "teachers": teachers_grid,
+    "wake-word": wake_word_grid,
 }
 
 
@@ -189,10 +201,9 @@ def _costs_the_same(record: Record, specification: Specification) -> bool:
 
 def _draws_the_same(record: Record, specification: Specification) -> bool:
     kept = specification_of(record)
-    return (kept.task, kept.recipe.unknown_share, kept.recipe.silence_share) == (
-        specification.task,
-        specification.recipe.unknown_share,
-        specification.recipe.silence_share,
+    shares = ("unknown_share", "silence_share", "near_share", "negatives")
+    return kept.task == specification.task and all(
+        getattr(kept.recipe, name) == getattr(specification.recipe, name) for name in shares
     )
 
 

@@ -17,7 +17,7 @@ from runs import record_of_run
 from scripts import experiment
 
 import circlematch
-from circlematch.config import DISTILLATION, RECIPES, Recipe, Specification
+from circlematch.config import DISTILLATION, RECIPES, Negatives, Recipe, Specification
 from circlematch.data.dataset import Dataset
 from circlematch.data.speech_commands import LABELS
 from circlematch.data.tasks import TASKS
@@ -102,6 +102,22 @@ def test_the_release_is_distilled_from_the_teachers() -> None:
     ] * 2
     assert list(teachers) == ["gsc/teacher/d128-seed0", "gsc/teacher/d128-seed1"]
     assert all(one.recipe.distillation == 0 for one in teachers.values())
+
+
+def test_the_wake_word_has_a_grid_of_its_own_without_teachers() -> None:
+    found = grid.GRIDS["wake-word"]()
+    assert {(one.network.width, one.seed) for one in found.values()} == {(w, s) for w in (8, 16, 32) for s in range(3)}
+    assert all(one.labels == ("marvin", "unknown", "silence") and not one.teachers for one in found.values())
+
+
+def test_runs_that_use_negatives_get_both_sets_and_others_none(tmp_path: Path, no_data: None) -> None:
+    plain = grid.table1("gsc1")["gsc1/paper/d8-seed0"]
+    assert grid.source_of(plain, tmp_path).negatives == ()
+    speaking = replace(plain, recipe=replace(plain.recipe, negatives=Negatives(share=0.4)))
+    folders = tuple(tmp_path / name for name in ("librispeech_train_clean_5", "librispeech_dev_clean"))
+    assert grid.source_of(speaking, tmp_path).negatives == folders
+    grid.prepare({"gsc1/paper/d8-seed0": speaking}, tmp_path)
+    assert read_plan(grid.folder_of("gsc1/paper/d8-seed0")).source.negatives == folders
 
 
 def test_a_table_that_is_shown_can_be_filled() -> None:
