@@ -1,6 +1,7 @@
-"""Makes examples/commands.flac: ten commands spoken by the synthesiser espeak-ng, 1.5 s apart.
+"""Makes commands.flac and other_commands.flac: ten commands spoken by the synthesiser espeak-ng, 1.5 s apart.
 
-Needs the program espeak-ng. The recording is in the repository, so you need this only to change it.
+The first is the example. The second, by another voice, is for tests only: no model or threshold was chosen with it.
+Needs the program espeak-ng. The recordings are in the repository, so you need this only to change them.
 """
 
 from __future__ import annotations
@@ -16,26 +17,33 @@ import soxr
 from circlematch.data.speech_commands import KEYWORDS
 
 RATE = 16_000
-VOICE, WORDS_PER_MINUTE = "en-gb", 150
+VOICES = {"commands.flac": ("en-gb", 150), "other_commands.flac": ("en-us", 140)}  # words per minute
 SPACING_S, LEAD_S, LEVEL = 1.5, 0.25, 0.7
 NOISE = 1e-4  # −80 dBFS
 
 
-def speak(word: str) -> np.ndarray:
+def speak(word: str, voice: str, words_per_minute: int) -> np.ndarray:
     """One word at 16 kHz."""
-    command = ["espeak-ng", "-v", VOICE, "-s", str(WORDS_PER_MINUTE), "--stdout", word]
+    command = ["espeak-ng", "-v", voice, "-s", str(words_per_minute), "--stdout", word]
     samples, rate = soundfile.read(io.BytesIO(subprocess.run(command, check=True, capture_output=True).stdout))
     return soxr.resample(samples, rate, RATE)
 
 
-def main() -> None:
-    """Write the recording next to this file."""
+def recording_of(voice: str, words_per_minute: int) -> np.ndarray:
+    """The ten commands."""
     recording = NOISE * np.random.default_rng(0).standard_normal(int(len(KEYWORDS) * SPACING_S * RATE))
     for number, word in enumerate(KEYWORDS):
-        samples = speak(word)
+        samples = speak(word, voice, words_per_minute)
         begin = int((number * SPACING_S + LEAD_S) * RATE)
         recording[begin : begin + samples.size] += LEVEL * samples
-    soundfile.write(Path(__file__).with_name("commands.flac"), recording, RATE, subtype="PCM_16")
+    return recording
+
+
+def main() -> None:
+    """Write the recordings next to this file."""
+    for name, (voice, words_per_minute) in VOICES.items():
+        recording = recording_of(voice, words_per_minute)
+        soundfile.write(Path(__file__).with_name(name), recording, RATE, subtype="PCM_16")
 
 
 if __name__ == "__main__":
