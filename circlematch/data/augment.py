@@ -31,8 +31,8 @@ DRIEST_DB, WETTEST_DB = -15.0, 3.0  # energy of the echo, relative to the direct
 class Augmenter:
     """Draws augmentation plans."""
 
-    def __init__(self, config: Augmentation, pool: NoisePool) -> None:
-        self.config, self.pool = config, pool
+    def __init__(self, config: Augmentation, pool: NoisePool, clip_samples: int = FRONT_END.clip_samples) -> None:
+        self.config, self.pool, self.clip_samples = config, pool, clip_samples
 
     def plan(self, level_dbfs: npt.NDArray[np.float64], generator: np.random.Generator) -> AugmentPlan:
         """The plan of a batch, from the level of the speech in each clip; SILENT_DBFS is a clip of silence."""
@@ -90,7 +90,7 @@ class Augmenter:
 
     def _reach_of_noise(self) -> int:
         """Extra samples needed when noise is played at its fastest speed."""
-        return ceil((self.config.noise_speed - 1) * FRONT_END.clip_samples) + 5 if self.config.noise_speed > 1 else 0
+        return ceil((self.config.noise_speed - 1) * self.clip_samples) + 5 if self.config.noise_speed > 1 else 0
 
 
 def speeds(fastest: float, count: int, generator: np.random.Generator) -> npt.NDArray[np.float32]:

@@ -22,7 +22,7 @@ __all__ = ["hard_windows", "kept"]
 LEAST = 0.1
 MOST = 20_000  # windows that are kept, the newest first
 AROUND = 2  # windows: the encoder looks back and ahead by less
-CLIP, STEP = FRONT_END.clip_samples, BLOCK_FRAMES * FRONT_END.hop_samples
+STEP = BLOCK_FRAMES * FRONT_END.hop_samples
 
 Numbers = npt.NDArray[np.int64]
 
@@ -35,7 +35,7 @@ def hard_windows(engine: Engine, labels: Sequence[str], bank: Bank, threads: int
     probabilities = np.where(keywords, powers / powers.sum(axis=1, keepdims=True), 0)
     said = np.stack([~bank.lacking([label]) for label in labels], axis=1)  # (R, K)
     at = np.arange(len(scores)) * STEP
-    probabilities[said[bank.recording_at(at + CLIP // 2)]] = 0
+    probabilities[said[bank.recording_at(at + engine.clip_samples // 2)]] = 0
     highest = probabilities.max(axis=1)
     hard = np.flatnonzero(highest > LEAST)
     return at[hard[np.argsort(-highest[hard], kind="stable")]]
@@ -45,12 +45,12 @@ def _scores(engine: Engine, audio: npt.NDArray[np.int16], threads: int | None) -
     """The scores of every window. A thread's piece begins with windows of the piece before, whose scores are left out,
     and ends with the sound that the encoder looks ahead to.
     """
-    windows = max((audio.size - CLIP) // STEP - AROUND + 1, 0)
+    windows = max((audio.size - engine.clip_samples) // STEP - AROUND + 1, 0)
     out = np.empty((windows, engine.classes), dtype=np.float32)
 
     def run(piece: slice) -> None:
         first = max(piece.start - AROUND, 0)
-        scores = engine.window_scores(audio[first * STEP : (piece.stop - 1 + AROUND) * STEP + CLIP])
+        scores = engine.window_scores(audio[first * STEP : (piece.stop - 1 + AROUND) * STEP + engine.clip_samples])
         out[piece] = scores[piece.start - first :][: piece.stop - piece.start]
 
     in_slices(run, windows, threads)
