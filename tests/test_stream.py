@@ -126,6 +126,18 @@ def test_windows_of_blocks_and_windows_at_every_frame_have_the_same_bits(folder:
     np.testing.assert_array_equal(blocks, every[::10])
 
 
+def test_a_build_for_one_window_has_the_same_bits_and_refuses_other_windows(folder: Path) -> None:
+    samples, fixed = noise(50_000, 3), engine(folder, "-DCM_FRAMES=130")
+    what = network_of(8, 5, clip_ms=1_300)[0]
+    np.testing.assert_array_equal(
+        Stream(fixed, what.data).whole([samples]), Stream(engine(folder), what.data).whole([samples])
+    )
+    for clip_ms in (1_000, 1_200, 2_000):
+        data = np.frombuffer(network_of(8, 5, clip_ms=clip_ms)[0].data, np.uint8).copy()
+        given = fixed.ffi.from_buffer(data)
+        assert fixed.lib.cm_model_open(fixed.ffi.new("cm_model *"), given, data.size) == fixed.lib.CM_ERROR_UNSUPPORTED
+
+
 @pytest.mark.parametrize("clip_ms", SEVERAL_MS)
 def test_chunks_do_not_change_a_bit(folder: Path, clip_ms: int) -> None:
     stream, samples = Stream(engine(folder), network_of(16, 12, clip_ms=clip_ms)[0].data), noise(50_000, 4)

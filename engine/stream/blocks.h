@@ -14,7 +14,7 @@
 /* The finished blocks of a window. */
 CM_INLINE int finished_count(const cm_model *model)
 {
-    return model->frames / BLOCK_FRAMES - 1;
+    return frames_of(model) / BLOCK_FRAMES - 1;
 }
 
 /* A block in full precision. */
@@ -80,14 +80,14 @@ static void block_frame(const cm_model *model, const cm_weights *w, const cm_siz
         exponentials_and_fourths(x, path_x, at, N);
     else
         exponentials_and_powers(x, path_x, at, N, model->path_power);
-    circular_add(block->sums, x, N, model->circle, model->frames, frame);
+    circular_add(block->sums, x, N, model->circle, frames_of(model), frame);
     path_frame(block->path, block->path_at, path_x, at, n->classes);
 }
 
-/* Finished block `number`, counted from the oldest. */
-CM_INLINE uint8_t *finished_block(const cm_model *model, uint8_t *finished, size_t size, int oldest, int number)
+/* Finished block `number` of `count`, counted from the oldest. */
+CM_INLINE uint8_t *finished_block(uint8_t *finished, size_t size, int count, int oldest, int number)
 {
-    const int place = oldest + number, count = finished_count(model);
+    const int place = oldest + number;
     return finished + (size_t)(place < count ? place : place - count) * size;
 }
 

@@ -51,6 +51,13 @@
 
 #define FLAG_MEAN_POOLING 1
 #define HEADER_WORDS 22
+#ifdef CM_FRAMES
+#define SHORTEST_WINDOW CM_FRAMES
+#define LONGEST_WINDOW CM_FRAMES
+#else
+#define SHORTEST_WINDOW CM_LEAST_FRAMES
+#define LONGEST_WINDOW CM_MOST_FRAMES
+#endif
 #define LARGEST_LOG_PATHS 22  /* of 200 choose 5: 21.7 */
 
 enum { AT_MAGIC, AT_VERSION, AT_SIZE, AT_CHECKSUM, AT_FLAGS, AT_CLASSES, AT_WIDTH, AT_CHANNELS, AT_GROUPS, AT_FEATURES,
@@ -84,6 +91,18 @@ typedef struct {
     const float *linear;                        /* (frame, classes), with mean pooling */
     const float *bias;                          /* (classes) */
 } cm_weights;
+
+/* T, frames of a window. With CM_FRAMES the engine is built for windows of so many frames only, which saves some
+ * instructions on a microcontroller. */
+CM_INLINE int frames_of(const cm_model *model)
+{
+#ifdef CM_FRAMES
+    (void)model;
+    return CM_FRAMES;
+#else
+    return model->frames;
+#endif
+}
 
 static cm_sizes sizes_of(const cm_model *model)
 {
@@ -192,7 +211,7 @@ static cm_status read_header(cm_model *model, const uint32_t *word, size_t size)
     float number[HEADER_WORDS];
     memcpy(number, word, sizeof number);
     if (word[AT_PROTOTYPES] != PROTOTYPES || word[AT_HARMONICS] != HARMONICS
-        || !between(word[AT_WINDOW], CM_LEAST_FRAMES, CM_MOST_FRAMES) || word[AT_WINDOW] % BLOCK_FRAMES
+        || !between(word[AT_WINDOW], SHORTEST_WINDOW, LONGEST_WINDOW) || word[AT_WINDOW] % BLOCK_FRAMES
         || word[AT_FRONT_END] != CM_FRONT_END_NUMBER || word[AT_FLAGS] > FLAG_MEAN_POOLING)
         return CM_ERROR_UNSUPPORTED;
     if (!between(word[AT_CLASSES], 2, MOST_CLASSES) || !between(word[AT_WIDTH], 4, LARGEST_WIDTH) || word[AT_WIDTH] % 2
@@ -241,7 +260,7 @@ static int within(int32_t value, int32_t least, int32_t most)
 /* Reads the circle of a window. */
 static cm_status read_circle(cm_model *model, const float *numbers, size_t count)
 {
-    const size_t angles = 2 * (size_t)model->frames;
+    const size_t angles = 2 * (size_t)frames_of(model);
     if (count != angles + 2)
         return CM_ERROR_DAMAGED;
     for (size_t i = 0; i < count; i++)
@@ -269,7 +288,7 @@ static cm_status read_hits(cm_model *model, const int32_t *numbers, size_t count
 /* Reads the fields in `size` bytes. */
 static cm_status read_fields(cm_model *model, const uint8_t *bytes, size_t size)
 {
-    model->circle = model->frames == CM_USUAL_FRAMES ? cm_usual_circle : NULL;
+    model->circle = frames_of(model) == CM_USUAL_FRAMES ? cm_usual_circle : NULL;
     while (size) {
         uint32_t head[2];
         if (size < sizeof head)

@@ -21,7 +21,7 @@ CM_INLINE void readout_entry(float *score, float beta, float entry, int index)
 CM_INLINE void readout_curve(const cm_model *model, const cm_weights *w, const cm_sizes *n, const float *sums, int s,
                              float *restrict moment, float *restrict scores)
 {
-    const float log_frames = model->circle[2 * model->frames];
+    const float log_frames = model->circle[2 * frames_of(model)], epsilon = model->magnitude_epsilon;
     const int K = n->classes, N = n->responses;
     const float *x = sums + s * K;
     for (int k = 0; k < K; k++)
@@ -33,7 +33,7 @@ CM_INLINE void readout_curve(const cm_model *model, const cm_weights *w, const c
             const float r = re[k] / x[k], i = im[k] / x[k];
             moment[k] = r;
             moment[K + k] = i;
-            readout_entry(scores + k, w->beta[index], sqrtf(r * r + i * i + model->magnitude_epsilon), index);
+            readout_entry(scores + k, w->beta[index], sqrtf(r * r + i * i + epsilon), index);
         }
     }
 }
@@ -54,7 +54,7 @@ CM_INLINE void readout_cross(const cm_weights *w, const cm_sizes *n, const float
 CM_INLINE void readout_path(const cm_model *model, const cm_weights *w, const cm_sizes *n, const float *values,
                             const cm_exponent *exponents, float *restrict scores)
 {
-    const float scale = 1.0f / (model->path_power * PROTOTYPES), log_paths = model->circle[2 * model->frames + 1];
+    const float scale = 1.0f / (model->path_power * PROTOTYPES), log_paths = model->circle[2 * frames_of(model) + 1];
     for (int k = 0; k < n->classes; k++) {
         const float total = cm_log(values[k]) + (float)exponents[k] * CM_LOG_TWO;
         readout_entry(scores + k, w->beta[DESCRIPTOR - 1], scale * (total - log_paths), DESCRIPTOR - 1);

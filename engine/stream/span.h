@@ -27,10 +27,8 @@ CM_INLINE int span_share(int T, int in_block)
 static void span_go_on(cm_stream *stream, int count)
 {
     const cm_sizes *n = &stream->sizes;
-    const int T = stream->model->frames;
+    const int T = frames_of(stream->model);
     cm_span *span = &stream->span;
-    if (span->next == T)
-        return;
     const float *prototypes = stream->weights.prototypes + span->label;
     const float scale = stream->model->path_power * KEPT_UNIT;
     for (; count && span->next < T; count--, span->next++) {
@@ -52,7 +50,7 @@ static void span_go_on(cm_stream *stream, int count)
 /* Begins a pass over the newest window. */
 static void span_begin(cm_stream *stream, int label)
 {
-    const int T = stream->model->frames;
+    const int T = frames_of(stream->model);
     cm_span *span = &stream->span;
     memset(&span->path, 0, sizeof span->path);
     for (int s = 0; s < PROTOTYPES; s++)
@@ -74,7 +72,7 @@ CM_INLINE int64_t span_time(int64_t time_ms, int64_t pushed_ms)
 /* Finishes the pass. Start and end are in milliseconds from the start of the recording, and not after its end. */
 static void span_end(cm_stream *stream, int64_t *start_ms, int64_t *end_ms)
 {
-    const int T = stream->model->frames;
+    const int T = frames_of(stream->model);
     const int64_t pushed_ms = stream->samples_pushed / (CM_SAMPLE_RATE / 1000);
     const cm_path_span *path = &stream->span.path;
     const int64_t begin = stream->span.first_frame * HOP_MS;

@@ -147,7 +147,7 @@ static size_t stream_lay_out(const cm_model *model, const cm_sizes *n, uint8_t *
     PLACE(open.path_at, paths);
     PLACE(row_at, rows);
     PLACE(detection.last, model->windows * model->classes);
-    PLACE(kept, model->frames * n->frame);
+    PLACE(kept, frames_of(model) * n->frame);
     PLACE(detection.flags, model->classes);
 #ifndef CM_COMPACT
     PLACE(cut.sums, sums);
@@ -252,7 +252,7 @@ void cm_reset(cm_stream *stream)
     stream->one_clip = 0;
     stream->newest = -1;
     block_clear(stream->model, n, &stream->open);
-    stream->span.next = stream->model->frames;
+    stream->span.next = frames_of(stream->model);
     detection_reset(&stream->detection, stream->model->classes);
 }
 

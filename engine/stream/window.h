@@ -35,7 +35,7 @@ static void softmax(const float *restrict scores, int count, float *restrict out
 /* Finished block `number`, counted from the oldest. */
 CM_INLINE uint8_t *finished(const cm_stream *stream, int number)
 {
-    return finished_block(stream->model, stream->finished, stream->finished_size, stream->oldest, number);
+    return finished_block(stream->finished, stream->finished_size, finished_count(stream->model), stream->oldest, number);
 }
 
 /* Multiplies the row by its product, from the right. */
@@ -67,7 +67,7 @@ static void decide(cm_stream *stream, const cm_block *cut)
     finished_sums(model, n, stream->finished, stream->finished_size, stream->oldest, total);
     if (model->mean_pooling) {
         for (size_t i = 0; i < count; i++)
-            total[i] *= 1.0f / (float)model->frames;
+            total[i] *= 1.0f / (float)frames_of(model);
         map(stream->scores, total, stream->weights.linear, stream->weights.bias, NULL, n->frame, n->classes);
     } else {
         const int last = (PROTOTYPES - 1) * n->classes;
@@ -91,7 +91,7 @@ CM_INLINE void rebuild_cut(cm_stream *stream)
 {
     block_clear(stream->model, &stream->sizes, &stream->cut);
     for (int i = 1; i < BLOCK_FRAMES - stream->in_block; i++) {
-        const int place = (stream->place + i) % stream->model->frames;
+        const int place = (stream->place + i) % frames_of(stream->model);
         add_frame(stream, &stream->cut, stream->kept + place * stream->sizes.frame, place);
     }
 }
@@ -108,14 +108,15 @@ CM_INLINE void decide_anywhere(cm_stream *stream)
 }
 #endif
 
-/* Prepares the next decision: each frame of the open block but the last adds its share of the finished blocks, which is
- * one block if the window is a second. So the work of a decision is spread over the block. */
+/* Prepares the next decision: each frame of the open block but the last adds its share of the finished blocks, one if
+ * the window is a second. So the work of a decision is spread over the block. */
 CM_INLINE void take_in_blocks(cm_stream *stream)
 {
-    const int count = finished_count(stream->model), shares = BLOCK_FRAMES - 1, share = stream->in_block;
-    if (share == 0 && !stream->model->mean_pooling)
+    const int count = finished_count(stream->model), share = (count + BLOCK_FRAMES - 2) / (BLOCK_FRAMES - 1);
+    const int first = stream->in_block * share, end = first + share < count ? first + share : count;
+    if (first == 0 && !stream->model->mean_pooling)
         begin_row(stream, NULL);
-    for (int number = share * count / shares; share < shares && number < (share + 1) * count / shares; number++) {
+    for (int number = first; number < end; number++) {
         if (number > 0)
             finished_gather(stream->model, &stream->sizes, finished(stream, 0), finished(stream, number));
         if (!stream->model->mean_pooling)
@@ -130,7 +131,7 @@ CM_INLINE int score_window(cm_stream *stream)
         return 0;
 #ifndef CM_COMPACT
     if (stream->every_frame) {
-        if (stream->frames < stream->model->frames - 1)
+        if (stream->frames < frames_of(stream->model) - 1)
             return 0;
         decide_anywhere(stream);
         return 1;
@@ -198,14 +199,15 @@ static int head_step(cm_stream *stream, const float *first, const float *second)
     }
     if (stream->in_block == BLOCK_FRAMES)
         finish_block(stream);
-    span_go_on(stream, span_share(stream->model->frames, stream->in_block));
+    if (stream->span.next < frames_of(stream->model))
+        span_go_on(stream, span_share(frames_of(stream->model), stream->in_block));
     keep_frame(stream, unit);
     add_frame(stream, &stream->open, unit, stream->place);
     const int scored = score_window(stream);
     if (scored)
         stream->newest = stream->frames;
     stream->frames++;
-    stream->place = stream->place + 1 < stream->model->frames ? stream->place + 1 : 0;
+    stream->place = stream->place + 1 < frames_of(stream->model) ? stream->place + 1 : 0;
     stream->in_block++;
     return scored;
 }
