@@ -196,7 +196,7 @@ class Spotter:
         samples = self._recording.samples
         if self._begun or samples == 0 or not detection.is_clip(samples, self.model.card.front_end):
             return None
-        return self.model.judge(self._recording.opening)
+        return self.model.judge(self._recording.opening[:samples])
 
 
 class Listening(Iterator[detection.Hit], AsyncIterator[detection.Hit]):
