@@ -277,7 +277,7 @@ def use_audio(path: Path) -> str:
     duration(path)
     stretch_of(blocks(path), 8_000, 16_000)
     for start_ms in (0, 10**9):
-        if isinstance(error := _try_read((path, start_ms)), AudioError):
+        if isinstance(error := _try_read((path, start_ms), 16_000), AudioError):
             raise error
     return "a recording" if seconds < 1 else "a long recording"
 
