@@ -22,7 +22,7 @@ from circlematch.files import is_address
 
 __all__ = [
     *("SUFFIXES", "Converter", "as_array", "as_mono", "as_rate", "blocks", "check_prepared", "duration"),
-    *("first_second", "prepare", "read", "second_of", "take", "to_int16"),
+    *("opening", "prepare", "read", "stretch_of", "take", "to_int16"),
 ]
 
 SUFFIXES = (".wav", ".flac", ".ogg", ".opus", ".mp3")
@@ -80,19 +80,19 @@ def _read(sound: Any, size: int, converter: Converter) -> npt.NDArray[np.float32
     return block
 
 
-def second_of(recording: Iterable[Samples], first: int) -> tuple[Samples, int]:
-    """One second of a recording from sample `first` on, and how many samples were read.
+def stretch_of(recording: Iterable[Samples], first: int, count: int) -> tuple[Samples, int]:
+    """`count` samples of a recording from sample `first` on, and how many samples were read.
 
-    The second is padded with zeros if the recording ends earlier. Later blocks are not read.
+    The stretch is padded with zeros if the recording ends earlier. Later blocks are not read.
     """
     parts, there = [np.zeros(0, dtype=np.float32)], 0
     for block in recording:
         if there + block.size > first:  # even an empty slice would keep its whole block in memory
             parts.append(block[max(first - there, 0) :])
         there += block.size
-        if there >= first + FRONT_END.clip_samples:
+        if there >= first + count:
             break
-    return first_second(np.concatenate(parts)), there
+    return opening(np.concatenate(parts), count), there
 
 
 def duration(path: str | Path) -> float:
@@ -265,9 +265,9 @@ def _as_float(samples: npt.NDArray[np.generic]) -> Samples:
     return samples.astype(np.float32) / np.float32(2 ** (8 * samples.dtype.itemsize - 1))
 
 
-def first_second(samples: Samples) -> Samples:
-    """The first second, padded with zeros if the recording is shorter."""
-    clip = np.zeros(FRONT_END.clip_samples, dtype=np.float32)
+def opening(samples: Samples, count: int) -> Samples:
+    """The first `count` samples, padded with zeros if the recording is shorter."""
+    clip = np.zeros(count, dtype=np.float32)
     length = min(samples.size, clip.size)
     clip[:length] = samples[:length]
     return clip

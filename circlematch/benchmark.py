@@ -137,7 +137,7 @@ def measure_streaming(model: Model, rounds: int = 20) -> StreamSpeed:
     generator = np.random.default_rng(0)
     swell = np.repeat(generator.uniform(0, 0.2, 20 * STREAM_SECONDS), FRONT_END.sample_rate_hz // 20)
     samples = (swell * generator.standard_normal(swell.size)).astype(np.float32)
-    hops, second = samples.size // FRONT_END.hop_samples, samples[: FRONT_END.clip_samples]
+    hops, window = samples.size // FRONT_END.hop_samples, samples[: model.card.front_end.clip_samples]
     hop_chunks = samples.reshape(hops, FRONT_END.hop_samples)
     deaf = Detection(threshold=1.0)
     streams = [Stream(model.engine, deaf, every_frame=every) for every in (False, True)]
@@ -151,10 +151,10 @@ def measure_streaming(model: Model, rounds: int = 20) -> StreamSpeed:
         "engine": (lambda: streams[0].push(samples), hops),
         "every_frame": (lambda: streams[1].push(samples), hops),
         "spotter": (feed, hops),
-        "window": (lambda: [model.engine.clip(second) for _ in range(WINDOWS)], WINDOWS),
+        "window": (lambda: [model.engine.clip(window) for _ in range(WINDOWS)], WINDOWS),
     }
     for name, scorer in _window_scorers(model).items():
-        turns[name] = (lambda scorer=scorer: [scorer(second) for _ in range(WINDOWS)], WINDOWS)  # type: ignore[misc]
+        turns[name] = (lambda scorer=scorer: [scorer(window) for _ in range(WINDOWS)], WINDOWS)  # type: ignore[misc]
     best: dict[str, float] = {}
     for turn in range(rounds + 1):  # the first only warms up
         for name, (call, count) in turns.items():

@@ -6,7 +6,8 @@
 from __future__ import annotations
 
 import zlib
-from dataclasses import fields
+from dataclasses import fields, replace
+from math import comb, cos, log, pi, sin
 
 import numpy as np
 import numpy.typing as npt
@@ -16,15 +17,15 @@ from circlematch.config import FRONT_END, Detection, FrontEnd, Network, to_dict
 from circlematch.errors import UsageError
 from circlematch.parameters import Tensors, descriptor_mask
 
-__all__ = ["compact", "front_end_number", "why_not_compact"]
+__all__ = ["circle", "compact", "front_end_number", "why_not_compact"]
 
 MAGIC = b"CMCH"
-TAG_HITS, TAG_EACH = b"Hits", b"Each"
+TAG_HITS, TAG_EACH, TAG_CIRCLE = b"Hits", b"Each", b"Circ"
 QUAD = 4  # outputs that are computed side by side
 NORM_EPSILON, NORM_MOMENTUM = 1e-5, 0.1  # of PyTorch's batch norm
 LARGEST_SCALE, LARGEST_POWER = 80.0, 16.0  # of α and 1/τ
 LARGEST_WIDTH, MOST_CLASSES, MOST_CHANNELS, MOST_FEATURES, MOST_FILTERS = 1024, 4096, 256, 256, 16
-LOG_PATHS = 18.1368227  # the engine's log of T choose M: 2e-6 too low; correcting it would change all scores
+USUAL_LOG_PATHS = 18.1368227  # log of 100 choose 5: 2e-6 too low; correcting it would change all scores
 FIXED = ("prototypes", "harmonics")  # the engine has these as constants
 
 Array = npt.NDArray[np.float64]
@@ -55,7 +56,12 @@ def why_not_compact(network: Network) -> str | None:
 
 
 def compact(
-    network: Network, tensors: Tensors, labels: tuple[str, ...], background: tuple[str, ...], detection: Detection
+    network: Network,
+    tensors: Tensors,
+    labels: tuple[str, ...],
+    background: tuple[str, ...],
+    detection: Detection,
+    front_end: FrontEnd = FRONT_END,
 ) -> bytes:
     """The bytes that cm_model_open takes."""
     if (reason := why_not_compact(network)) is not None:
@@ -67,13 +73,13 @@ def compact(
     names = bytes(label in background for label in labels)
     names += b"".join(label.encode() + b"\0" for label in labels)
     names += b"\0" * (-len(names) % QUAD)
-    fields = _fields(detection)
+    fields = _fields(detection, front_end)
     weights = np.concatenate([array.ravel() for array in _weights(network, given)])
     groups, features = _groups(network), _group_features(network)
     whole_numbers = [
         int(network.mean_pooling),
         *(network.classes, network.width, network.conv_channels, groups, features, 2 * network.lifting_blocks),
-        *(network.prototypes, network.harmonics, FRONT_END.clip_frames, front_end_number(FRONT_END)),
+        *(network.prototypes, network.harmonics, front_end.clip_frames, front_end_number(front_end)),
     ]
     numbers = [network.leaky_slope, 1 / network.path_temperature, network.magnitude_epsilon, scale, detection.threshold]
     body = b"".join(
@@ -90,12 +96,16 @@ def compact(
     return MAGIC + np.array([lib.CM_MODEL_VERSION, size, zlib.crc32(body)], "<u4").tobytes() + body
 
 
-def _fields(detection: Detection) -> bytes:
+def _fields(detection: Detection, front_end: FrontEnd) -> bytes:
     """What a later version may add to: tagged fields."""
     hits = [detection.windows, detection.agreeing, detection.refractory_ms]
     hits += [detection.start_offset_ms, detection.end_offset_ms]
     out = _field(TAG_HITS, np.array(hits, "<i4").tobytes())
-    return out + _field(TAG_EACH, np.array(detection.thresholds, "<f4").tobytes()) if detection.thresholds else out
+    if detection.thresholds:
+        out += _field(TAG_EACH, np.array(detection.thresholds, "<f4").tobytes())
+    if front_end.clip_ms != FRONT_END.clip_ms:
+        out += _field(TAG_CIRCLE, np.array(circle(front_end), "<f4").tobytes())
+    return out
 
 
 def _field(tag: bytes, content: bytes) -> bytes:
@@ -103,8 +113,20 @@ def _field(tag: bytes, content: bytes) -> bytes:
 
 
 def front_end_number(front_end: FrontEnd) -> int:
-    """A hash of the front-end settings. The engine refuses models with a different one."""
-    return zlib.crc32(repr(sorted(to_dict(front_end).items())).encode())
+    """A hash of the settings of a frame. The engine refuses models with a different one."""
+    frame = replace(front_end, clip_ms=FRONT_END.clip_ms)  # a model's window is in its header
+    return zlib.crc32(repr(sorted(to_dict(frame).items())).encode())
+
+
+def circle(front_end: FrontEnd) -> list[float]:
+    """The numbers of a window of T frames: cosine and sine of each frame's angle, Eq. (5), log T, log of T choose M.
+
+    The engine has those of the usual window. Any other window's are in the model, so that they take no room elsewhere.
+    """
+    T, usual = front_end.clip_frames, front_end.clip_ms == FRONT_END.clip_ms
+    angles = [2 * pi * t / T for t in range(T)]
+    log_paths = USUAL_LOG_PATHS if usual else log(comb(T, Network().prototypes))
+    return [*map(cos, angles), *map(sin, angles), log(T), log_paths]
 
 
 def _groups(network: Network) -> int:

@@ -29,6 +29,7 @@ __all__ = [
     "NEGATIVES",
     "OPTIMIZERS",
     "RECIPES",
+    "WINDOWS_MS",
     "Augmentation",
     "Calibration",
     "Detection",
@@ -43,15 +44,19 @@ __all__ = [
     "distilled",
     "from_dict",
     "to_dict",
+    "with_window",
 ]
+
+
+WINDOWS_MS = range(500, 2_001, 100)  # our choice
 
 
 @dataclass(frozen=True)
 class FrontEnd:
-    """From samples to a log-mel spectrogram, Section 4.1."""
+    """From samples to a log-mel spectrogram, Section 4.1. Models differ in `clip_ms` alone."""
 
     sample_rate_hz: int = 16_000
-    clip_ms: int = 1_000
+    clip_ms: int = 1_000  # of a clip, and of the window that slides over a stream
     window_ms: int = 25
     hop_ms: int = 10
     fft_size: int = 512  # our choice: the next power of two
@@ -59,6 +64,19 @@ class FrontEnd:
     lowest_hz: float = 0.0  # our choice
     highest_hz: float = 8_000.0  # our choice
     power_floor: float = 1e-4  # our choice; added to the mel power, and its log subtracted, so silence is 0
+
+    def __post_init__(self) -> None:
+        if self.clip_ms not in WINDOWS_MS:
+            least, most, step = (ms / 1000 for ms in (WINDOWS_MS[0], WINDOWS_MS[-1], WINDOWS_MS.step))
+            raise UsageError(
+                f"a window of {self.clip_ms / 1000:g} s is not possible; give {least:g} to {most:g} s, in steps of "
+                f"{step:g} s"
+            )
+
+    @property
+    def window_s(self) -> float:
+        """The length of a clip in seconds."""
+        return self.clip_ms / 1000
 
     @property
     def clip_samples(self) -> int:
@@ -409,6 +427,13 @@ RECIPES: dict[str, Callable[[int, int], tuple[Network, Recipe]]] = {"paper": pap
 
 FRONT_END = FrontEnd()
 DETECTION = Detection()
+
+
+def with_window(seconds: float) -> FrontEnd:
+    """The front end of models with this window; raises for one that is not possible."""
+    clip_ms = round(1000 * seconds, 3)
+    return FrontEnd(clip_ms=int(clip_ms) if clip_ms in WINDOWS_MS else clip_ms)  # type: ignore[arg-type]  # it refuses
+
 
 Config = TypeVar(
     "Config", FrontEnd, Network, Augmentation, Negatives, Detection, Calibration, Finish, Recipe, Teacher, Specification

@@ -1,9 +1,9 @@
 """From window scores to hits. A spoken keyword gives one hit, soon after its end.
 
-A window of one second slides over the recording by 100 ms. A spoken keyword is probable in several consecutive
-windows; a brief chance match is probable in only one or two. So a keyword's score is not its probability in one window:
-it is the highest probability that `agreeing` of the last `windows` windows reach. With 6 of 7, and 0.9 0.8 0.9 0.2 0.9
-0.7 0.9 as the last seven probabilities, the score is 0.7.
+The model's window slides over the recording by 100 ms. A spoken keyword is probable in several consecutive windows; a
+brief chance match is probable in only one or two. So a keyword's score is not its probability in one window: it is the
+highest probability that `agreeing` of the last `windows` windows reach. With 6 of 7, and 0.9 0.8 0.9 0.2 0.9 0.7 0.9
+as the last seven probabilities, the score is 0.7.
 
 A keyword whose score reaches its threshold becomes the candidate. While the score still rises by more than RISE, for
 this keyword or another, the candidate is replaced. The first window in which it does not rise reports it as a hit.
@@ -27,14 +27,14 @@ from math import inf
 import numpy as np
 import numpy.typing as npt
 
-from circlematch.config import DETECTION, FRONT_END, Detection
+from circlematch.config import DETECTION, FRONT_END, Detection, FrontEnd
 from circlematch.data.dataset import SILENCE, UNKNOWN
 from circlematch.errors import UsageError
 
 __all__ = [
     "BACKGROUND",
     "BLOCK_FRAMES",
-    "LONGEST_CLIP_MS",
+    "CLIP_PADDING_MS",
     "RISE",
     "Hit",
     "Outlook",
@@ -50,7 +50,7 @@ __all__ = [
 BACKGROUND = (UNKNOWN, SILENCE)
 BLOCK_FRAMES = 10  # frames from one window to the next
 RISE = 1 / 64  # of a score; less does not delay a hit
-LONGEST_CLIP_MS = 1_200  # one second, and the padding that lossy formats add
+CLIP_PADDING_MS = 200  # that lossy formats add to a clip
 
 Probabilities = npt.NDArray[np.float32]  # (W, K)
 
@@ -111,19 +111,21 @@ def thresholds_in_words(detection: Detection, labels: tuple[str, ...]) -> str:
     return f"threshold {values[0]:g}" if len(values) == 1 else f"thresholds {values[0]:g} to {values[-1]:g}"
 
 
-def padded(samples: npt.NDArray[np.float32], windows: int = DETECTION.windows) -> npt.NDArray[np.float32]:
-    """Pad with zeros to a whole number of blocks of at least one second, then add `windows` − 1 blocks.
+def padded(
+    samples: npt.NDArray[np.float32], windows: int = DETECTION.windows, front_end: FrontEnd = FRONT_END
+) -> npt.NDArray[np.float32]:
+    """Pad with zeros to a whole number of blocks of at least one window, then add `windows` − 1 blocks.
 
     A word at the very end is then in as many windows as any other.
     """
-    block = BLOCK_FRAMES * FRONT_END.hop_samples
-    size = max(FRONT_END.clip_samples, -(-samples.size // block) * block) + (windows - 1) * block
+    block = BLOCK_FRAMES * front_end.hop_samples
+    size = max(front_end.clip_samples, -(-samples.size // block) * block) + (windows - 1) * block
     return np.pad(samples, (0, size - samples.size))
 
 
-def is_clip(samples: int) -> bool:
+def is_clip(samples: int, front_end: FrontEnd = FRONT_END) -> bool:
     """Whether a recording of this many samples at 16 kHz is a clip of one word, which has a most probable class."""
-    return samples * 1000 <= LONGEST_CLIP_MS * FRONT_END.sample_rate_hz
+    return samples * 1000 <= (front_end.clip_ms + CLIP_PADDING_MS) * front_end.sample_rate_hz
 
 
 def find_hits(

@@ -52,9 +52,11 @@ class Engine:
         if status != lib.CM_OK:
             raise DamagedFileError(f"the engine refuses the model: cm_model_open returned {status}")
         self.classes, self.width = int(self.model.classes), int(self.model.width)
+        self.frames = int(self.model.frames)  # T, of a window
+        self.clip_samples = self.frames * FRONT_END.hop_samples
 
     def clip(self, samples: Samples) -> Answer:
-        """Classify the first second of a recording at 16 kHz, padded with silence if it is shorter."""
+        """Classify the first window of a recording at 16 kHz, padded with silence if it is shorter."""
         stream, hit = Stream(self), ffi.new("cm_hit *")
         (lib.cm_clip_i16 if samples.dtype == np.int16 else lib.cm_clip_f32)(
             stream.pointer, _samples(samples), samples.size, hit
@@ -65,10 +67,12 @@ class Engine:
     def scores(
         self, clips: npt.NDArray[np.int16], rows: npt.NDArray[np.int64], threads: int | None = None
     ) -> npt.NDArray[np.float32]:
-        """Scores z of rows of `clips` (N, samples), one second each: (B, K). A negative row is silence."""
+        """Scores z of rows of `clips` (N, samples), one window each: (B, K). A negative row is silence."""
         audio, wanted = np.ascontiguousarray(clips), np.ascontiguousarray(rows, dtype=np.int64)
         if audio.dtype != np.int16 or audio.ndim != 2:
             raise UsageError(f"clips are {audio.dtype} with the shape {audio.shape}; give int16, (clips, samples)")
+        if audio.shape[1] != self.clip_samples:
+            raise UsageError(f"clips have {audio.shape[1]} samples; the model's window has {self.clip_samples}")
         if wanted.ndim != 1 or (wanted.size and wanted.max() >= len(audio)):
             raise UsageError(f"rows go beyond the {len(audio)} clips; give a list of numbers below {len(audio)}")
         out = np.empty((len(wanted), self.classes), dtype=np.float32)
@@ -98,12 +102,12 @@ class Engine:
     def unit_frames(self, pictures: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
         """ĥ of Eq. (2) for log-mel spectrograms (B, F, T): (B, T, D). With mean pooling, the features."""
         given = np.ascontiguousarray(pictures, dtype=np.float32)
-        if given.ndim != 3 or given.shape[1:] != (FRONT_END.mel_bands, FRONT_END.clip_frames):
+        if given.ndim != 3 or given.shape[1:] != (FRONT_END.mel_bands, self.frames):
             raise UsageError(
                 f"spectrograms have the shape {given.shape}; give (spectrograms, {FRONT_END.mel_bands} bands,"
-                f" {FRONT_END.clip_frames} frames)"
+                f" {self.frames} frames)"
             )
-        out = np.empty((len(given), FRONT_END.clip_frames, self.width), dtype=np.float32)
+        out = np.empty((len(given), self.frames, self.width), dtype=np.float32)
         stream = Stream(self)
         for picture, frames in zip(given, out, strict=True):
             lib.cm_unit_frames(
@@ -211,11 +215,11 @@ class Stream:
 
 
 class Recording:
-    """A stream with its recording's length and first second. `hear` is made for short chunks."""
+    """A stream with its recording's length and first window. `hear` is made for short chunks."""
 
     def __init__(self, stream: Stream) -> None:
         self.stream = stream
-        self.opening = np.zeros(FRONT_END.clip_samples, dtype=np.float32)  # the first second, with zeros behind its end
+        self.opening = np.zeros(stream.engine.clip_samples, dtype=np.float32)  # with zeros behind the recording's end
         self._state = ffi.new("cm_recording *", (stream.pointer, ffi.from_buffer("float[]", self.opening), 0))
         self._hit = ffi.new("cm_hit *")
 
@@ -247,7 +251,7 @@ class Recording:
             at += abs(function(self._state, _samples(samples[at:]), samples.size - at))
 
     def finish(self) -> list[RawHit]:
-        """End the recording. Returns the remaining hits; length and first second stay until `reset`."""
+        """End the recording. Returns the remaining hits; length and first window stay until `reset`."""
         return self.stream.finish()
 
     def reset(self) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from circlematch.audio import Samples, blocks, check_prepared, second_of
+from circlematch.audio import Samples, blocks, check_prepared, stretch_of
 from circlematch.config import FRONT_END
 from circlematch.detection import BLOCK_FRAMES, Threshold, is_clip
 from circlematch.engine import Stream
@@ -30,12 +30,12 @@ ARROWS = ({"arrowstyle": "-|>", "linewidth": 2}, {"arrowstyle": "->", "linewidth
 
 @dataclass(frozen=True)
 class Explanation:
-    """One second of a recording, through the prototypes of one class."""
+    """One window of a recording, through the prototypes of one class."""
 
     model: str  # its name
     label: str  # the class whose prototypes are shown
     prediction: Prediction
-    from_seconds: float  # where the second begins; all times count from the recording's beginning
+    from_seconds: float  # where the window begins; all times count from the recording's beginning
     picture: npt.NDArray[np.float32]  # (F, T) log-mel
     responses: npt.NDArray[np.float32]  # (M, T) of the class's prototypes
     moments: npt.NDArray[np.complex64]  # (M, Q) on the circle
@@ -64,30 +64,30 @@ class Explanation:
 def explain(
     model: Model, recording: Samples | str | Path, label: str | None = None, at: float | None = None
 ) -> Explanation:
-    """Explain one second of a recording for one class. The recording is a file, or what `circlematch.read` returns.
+    """Explain one window of a recording for one class. The recording is a file, or what `circlematch.read` returns.
 
-    The second starts at `at`, or where `label` is most probable, or surrounds the highest-scoring keyword. The class is
+    The window starts at `at`, or where `label` is most probable, or surrounds the highest-scoring keyword. The class is
     `label`, or else the predicted one.
     """
     _check_prototypes(model)
     if label is not None and label not in model.labels:
         raise UsageError(f"{model.card.name} has no class {label!r}; it has {', '.join(model.labels)}")
     if at is not None and not (isfinite(at) and at >= 0):
-        raise UsageError(f"the second to explain is {at}; give a number of seconds from 0 on")
+        raise UsageError(f"the second to begin at is {at}; give a number of seconds from 0 on")
     if at is not None:
         first = round(at * FRONT_END.sample_rate_hz)
     elif label is not None:
-        first = _most_probable_second(model, _blocks(recording), label)
+        first = _most_probable_window(model, _blocks(recording), label)
     else:
-        first = _second_of_best_hit(model, _blocks(recording))
-    second, read = second_of(_blocks(recording), first)
+        first = _window_of_best_hit(model, _blocks(recording))
+    window, read = stretch_of(_blocks(recording), first, model.card.front_end.clip_samples)
     if first >= read:
         seconds = read / FRONT_END.sample_rate_hz
         raise AudioError(f"second {at} is outside the recording; give one from 0 to below {seconds:.2f}")
     from_seconds = first / FRONT_END.sample_rate_hz
-    prediction = _later(model.judge(second), from_seconds)
+    prediction = _later(model.judge(window), from_seconds)
     chosen = label or prediction.label
-    picture = log_mel(second[None])
+    picture = log_mel(window[None])
     responses, moments = responses_and_moments(model, picture)
     number = model.labels.index(chosen)
     return Explanation(
@@ -135,22 +135,23 @@ def _later(prediction: Prediction, seconds: float) -> Prediction:
     return replace(prediction, start=prediction.start + seconds, end=prediction.end + seconds)
 
 
-def _second_of_best_hit(model: Model, recording: Iterator[Samples]) -> int:
-    """The first sample of the second with the highest-scoring hit in its middle; 0 for a clip or without a hit."""
+def _window_of_best_hit(model: Model, recording: Iterator[Samples]) -> int:
+    """The first sample of the window with the highest-scoring hit in its middle; 0 for a clip or without a hit."""
     spotter, hits = Spotter(model), []
     for block in recording:
         hits += spotter.push(block)
     hits += spotter.finish()
     size = round(spotter.seconds * FRONT_END.sample_rate_hz)
-    if is_clip(size) or not hits:
+    if is_clip(size, model.card.front_end) or not hits:
         return 0
     best = max(hits, key=lambda hit: hit.score)
     middle = round((best.start + best.end) / 2 * FRONT_END.sample_rate_hz)
-    return max(0, min(middle - FRONT_END.clip_samples // 2, size - FRONT_END.clip_samples))
+    window = model.card.front_end.clip_samples
+    return max(0, min(middle - window // 2, size - window))
 
 
-def _most_probable_second(model: Model, recording: Iterator[Samples], label: str) -> int:
-    """The first sample of the second in which a class is most probable, every 100 ms; 0 for a clip."""
+def _most_probable_window(model: Model, recording: Iterator[Samples], label: str) -> int:
+    """The first sample of the window in which a class is most probable, every 100 ms; 0 for a clip."""
     number, size, stream = model.labels.index(label), 0, Stream(model.engine)
     windows, best, highest = 0, 0, -1.0
 
@@ -163,17 +164,18 @@ def _most_probable_second(model: Model, recording: Iterator[Samples], label: str
     for block in recording:
         stream.push(block, each=note)
         size += block.size
-    return 0 if is_clip(size) else best * BLOCK_FRAMES * FRONT_END.hop_samples
+    return 0 if is_clip(size, model.card.front_end) else best * BLOCK_FRAMES * FRONT_END.hop_samples
 
 
 def timeline(model: Model, recording: Samples | str | Path, threshold: Threshold | None = None) -> Timeline | None:
     """The whole of a recording that is longer than a clip; None for a clip."""
     found = timeline_of(model, _blocks(recording), threshold)
-    return None if is_clip(round(found.seconds * FRONT_END.sample_rate_hz)) else found
+    size = round(found.seconds * FRONT_END.sample_rate_hz)
+    return None if is_clip(size, model.card.front_end) else found
 
 
 def draw(what: Explanation, path: Path, whole: Timeline | None = None) -> None:
-    """Draw the explanation as a PNG; above it `whole`, the recording that the second is part of."""
+    """Draw the explanation as a PNG; above it `whole`, the recording that the window is part of."""
     figure = picture_of(what, whole)
     write_atomically(path, lambda stream: figure.savefig(stream, format="png", dpi=120))
 
@@ -260,7 +262,7 @@ def _draw_circle(axes: Any, what: Explanation) -> None:
             axes.annotate("", xy=tip, xytext=(0, 0), arrowprops={"color": f"C{number}"} | shape)
     axes.set_ylim(0, 1.05)
     axes.set_yticks((0.5, 1.0), ("", ""))
-    quarters = what.from_seconds + np.arange(4) * FRONT_END.clip_ms / 4000
+    quarters = what.from_seconds + np.arange(4) / 4 * what.responses.shape[1] * FRONT_END.hop_ms / 1000
     axes.set_xticks(np.arange(4) * pi / 2, [f"{second:.2f} s" for second in quarters])
     axes.tick_params(axis="x", pad=8)
     axes.set_title(

@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from circlematch import detection
-from circlematch.config import FRONT_END
+from circlematch.config import FRONT_END, FrontEnd
 from circlematch.engine import Engine, Stream
 from circlematch.files import write_together
 from circlematch.model import Model
@@ -45,9 +45,9 @@ class Format:
     read_back: Callable[[list[Path]], bytes]  # the compact model from these files
 
 
-def self_test_clip() -> npt.NDArray[np.int16]:
-    """One second of noise whose loudness changes every 50 ms. The exported C code computes the same samples."""
-    state, clip = SEED, np.empty(FRONT_END.clip_samples, dtype=np.int16)
+def self_test_clip(front_end: FrontEnd = FRONT_END) -> npt.NDArray[np.int16]:
+    """A window of noise whose loudness changes every 50 ms. The exported C code computes the same samples."""
+    state, clip = SEED, np.empty(front_end.clip_samples, dtype=np.int16)
     for i in range(clip.size):
         state ^= (state << 13) & 0xFFFFFFFF
         state ^= state >> 17
@@ -67,7 +67,7 @@ def _to_c(model: Model, folder: Path) -> list[Path]:
     name = c_name(model.card.name)
     words = np.frombuffer(model.compact, dtype="<u4")
     stream = Stream(model.engine)
-    stream.push(self_test_clip())
+    stream.push(self_test_clip(model.card.front_end))
     stream.finish()
     scores, _ = stream.scores()
     values = {
@@ -82,7 +82,7 @@ def _to_c(model: Model, folder: Path) -> list[Path]:
         "array": _lines([f"{word:#010x}u" for word in words], WORDS_IN_A_LINE),
         "scores": _lines([f"{score:.8e}f" for score in scores], NUMBERS_IN_A_LINE),
         "seed": f"{SEED}u",
-        "samples": str(FRONT_END.clip_samples),
+        "samples": str(model.card.front_end.clip_samples),
         "loudness": str(LOUDNESS_SAMPLES),
         "pushed": str(PUSHED_SAMPLES),
         "tolerance": f"{SELF_TEST_TOLERANCE}f",
@@ -113,7 +113,7 @@ def _to_bundle(model: Model, folder: Path) -> list[Path]:
         "background": [label for label in model.labels if label in detection.BACKGROUND],
         "detection": asdict(card.detection),
         "sample_rate_hz": FRONT_END.sample_rate_hz,
-        "window_ms": FRONT_END.clip_ms,
+        "window_ms": card.front_end.clip_ms,
         "step_ms": detection.BLOCK_FRAMES * FRONT_END.hop_ms,
         "width": card.network.width,
         "parameters": card.parameters,
@@ -123,8 +123,10 @@ def _to_bundle(model: Model, folder: Path) -> list[Path]:
         "source": card.source,
         "commit": card.commit,
         "version": card.version,
-        "self_test_sound": f"one second, computed by circlematch.export.self_test_clip from {SEED}",
-        "self_test_scores": [round(float(score), 5) for score in model.engine.clip(self_test_clip()).scores],
+        "self_test_sound": f"{model.window:g} s, computed by circlematch.export.self_test_clip from {SEED}",
+        "self_test_scores": [
+            round(float(score), 5) for score in model.engine.clip(self_test_clip(card.front_end)).scores
+        ],
     }
     text = json.dumps(said, indent=2, ensure_ascii=False) + "\n"
     write_together({binary: model.compact, manifest: json_bytes(text)})
@@ -151,7 +153,7 @@ def agreement(model: Model, kind: str, paths: list[Path]) -> dict[str, Any]:
     difference = None
     if unchanged := data == model.compact:
         try:
-            scores = Engine(data).clip(self_test_clip()).scores
+            scores = Engine(data).clip(self_test_clip(model.card.front_end)).scores
             difference = float(np.abs(scores - _torch_scores(model)).max())
         except ImportError:  # without torch
             difference = None
@@ -161,7 +163,7 @@ def agreement(model: Model, kind: str, paths: list[Path]) -> dict[str, Any]:
 def _torch_scores(model: Model) -> npt.NDArray[np.float32]:
     from circlematch.nn.window import torch_scorer
 
-    return torch_scorer(model.card.network, model.tensors)(self_test_clip())
+    return torch_scorer(model.card.network, model.tensors)(self_test_clip(model.card.front_end))
 
 
 def _filled(template: str, values: dict[str, str]) -> bytes:
@@ -189,7 +191,7 @@ extern "C" {
 /* The model: cm_model_open(&model, cm_@name@, sizeof cm_@name@). */
 extern const uint32_t cm_@name@[@words@];
 
-/* Runs one second of synthetic sound through a stream of this model and compares the scores with those that the model
+/* Runs a window of synthetic sound through a stream of this model and compares the scores with those that the model
  * gave when it was exported. Returns 1 if they agree. Resets the stream. */
 int cm_@name@_self_test(cm_stream *stream);
 

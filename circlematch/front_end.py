@@ -6,7 +6,7 @@ a mix of one part, a word between other words one of three, and silence one with
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -53,6 +53,7 @@ class Mixes:
     sources: tuple[npt.NDArray[np.int16], ...]  # flat recordings
     parts: npt.NDArray[np.void]  # (P,) of PART
     first_part: npt.NDArray[np.int64]  # (B + 1,): clip b has the parts first_part[b], …, first_part[b + 1] − 1
+    samples: int = FRONT_END.clip_samples  # of each clip
 
     def __len__(self) -> int:
         return len(self.first_part) - 1
@@ -60,7 +61,7 @@ class Mixes:
     def __getitem__(self, piece: slice) -> Mixes:
         """Some neighbouring clips."""
         start, stop, _ = piece.indices(len(self))
-        return Mixes(self.sources, self.parts, self.first_part[start : stop + 1])
+        return replace(self, first_part=self.first_part[start : stop + 1])
 
     def check(self) -> None:
         """Refuse parts that read beyond their recording: the engine does not look."""
@@ -91,7 +92,7 @@ def whole_clips(clips: npt.NDArray[np.int16], rows: npt.NDArray[np.int64]) -> Mi
     audio, spoken = np.ascontiguousarray(clips), rows >= 0
     parts = np.zeros(int(spoken.sum()), dtype=PART)
     parts["from"], parts["length"], parts["gain"] = rows[spoken] * clips.shape[1], clips.shape[1], 1
-    return Mixes((audio.reshape(-1),), parts, np.concatenate([[0], np.cumsum(spoken)]))
+    return Mixes((audio.reshape(-1),), parts, np.concatenate([[0], np.cumsum(spoken)]), clips.shape[1])
 
 
 @dataclass(frozen=True)
@@ -148,9 +149,8 @@ class AugmentPlan:
 def log_mel(clips: npt.ArrayLike | Mixes, plan: AugmentPlan | None = None, threads: int | None = None) -> Pictures:
     """Log-mel spectrograms of a batch of clips: (B, samples) int16 or float in, (B, 32, frames) out.
 
-    Mixes are clips of one second. Every 160 samples give one frame, so one second of 16 kHz audio gives exactly 100. A
-    silent frame is 0. The work is split over `threads` (default: one per core) with the GIL released. The result does
-    not depend on them.
+    Every 160 samples give one frame, so one second of 16 kHz audio gives exactly 100. A silent frame is 0. The work is
+    split over `threads` (default: one per core) with the GIL released. The result does not depend on them.
     """
     given, samples = _as_given(clips)
     if plan is not None and plan.shift.size != len(given):
@@ -170,7 +170,7 @@ def _as_given(clips: npt.ArrayLike | Mixes) -> tuple[Mixes | npt.NDArray[np.floa
     """Mixes or floats, and the samples of each clip."""
     if isinstance(clips, Mixes):
         clips.check()
-        return clips, FRONT_END.clip_samples
+        return clips, clips.samples
     audio = np.asarray(clips)
     if audio.ndim != 2:
         raise AudioError(f"clips have the shape {audio.shape}; a batch of clips is (B, samples)")

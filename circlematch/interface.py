@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from circlematch import detection, notebook
-from circlematch.config import RECIPES, Recipe, distilled
+from circlematch.config import RECIPES, FrontEnd, Recipe, distilled, with_window
 from circlematch.data.dataset import Dataset
 from circlematch.data.tasks import Source, read_task
 from circlematch.errors import UsageError, did_you_mean
@@ -45,6 +45,7 @@ def train(
     data: Data,
     width: int = 16,
     *,
+    window: float | None = None,
     recipe: str = "paper",
     seed: int = 0,
     teachers: Sequence[str | Path | Model] = (),
@@ -60,6 +61,9 @@ def train(
         model = circlematch.train("my_words", width=8, epochs=60)
         model.save("my_words.safetensors")
 
+    `window` is the sound that a decision is based on, 0.5 to 2 seconds in steps of 0.1 (default: that of the dataset,
+    and one second for a folder).
+
     `settings` replace numbers of the recipe: epochs, batch_size, peak_learning_rate, weight_decay, label_smoothing.
     Each callback is called after every epoch. `out` is the folder of the run; with it, an interrupted run can be
     resumed. Without it, nothing but the model stays. `progress` shows the epochs on standard error.
@@ -70,7 +74,7 @@ def train(
 
     if resume and out is None:
         raise UsageError("resume needs the folder of the run; give out")
-    dataset = _dataset(data)
+    dataset = _dataset(data, None if window is None else with_window(window))
     taught = tuple(one if isinstance(one, Model) else load(one) for one in teachers)
     if recipe not in RECIPES:
         raise UsageError(
@@ -79,7 +83,7 @@ def train(
     network, chosen = RECIPES[recipe](width, len(dataset.labels))
     chosen = _changed(distilled(chosen) if taught else chosen, settings)
     specification = specify(dataset, network, chosen, seed, taught)
-    source = Source(None, Path(data) if not isinstance(data, Dataset) else Path())
+    source = Source(None, Path(data) if not isinstance(data, Dataset) else Path(), clip_ms=dataset.clip_ms)
     plan = Plan(specification, source, threads=threads)
     with _folder(out) as folder:
         ensure_plan(folder, plan)
@@ -94,8 +98,10 @@ def train(
         return load(outcome.model)
 
 
-def _dataset(data: Data) -> Dataset:
-    return data if isinstance(data, Dataset) else read_task(None, Path(data))
+def _dataset(data: Data, front_end: FrontEnd | None = None) -> Dataset:
+    """The dataset; its clips are as long as the window of `front_end`, if one is given."""
+    dataset = data if isinstance(data, Dataset) else read_task(None, Path(data))
+    return dataset if front_end is None else replace(dataset, clip_ms=front_end.clip_ms)
 
 
 CHANGEABLE = ("epochs", "batch_size", "peak_learning_rate", "weight_decay", "label_smoothing")
@@ -139,7 +145,7 @@ def evaluate(model: Model, data: Data, split: str = "test") -> Report:
     from circlematch.data.cache import load_split
     from circlematch.evaluation import evaluate as report_on
 
-    dataset = _dataset(data)
+    dataset = _dataset(data, model.card.front_end)
     check_labels(model, dataset)
     return report_on(model.scores, load_split(dataset, split), dataset.labels)
 
@@ -212,7 +218,7 @@ def measure(
     wanted = detection.with_threshold(model.card.detection, model.labels, threshold)
     measurement, rows = Measurement(model, wanted), []
     if data is not None:
-        dataset = _dataset(data)
+        dataset = _dataset(data, model.card.front_end)
         check_labels(model, dataset)
         clips = load_split(dataset, split)
         sound = read_noise(find_recordings([Path(path) for path in noise]), seed) if snr else None

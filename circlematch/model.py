@@ -17,7 +17,7 @@ import numpy.typing as npt
 from circlematch import audio, detection, gate, notebook
 from circlematch._version import __version__
 from circlematch.compact import compact
-from circlematch.config import DETECTION, FRONT_END, Calibration, Detection, Network, Recipe, Specification
+from circlematch.config import DETECTION, FRONT_END, Calibration, Detection, FrontEnd, Network, Recipe, Specification
 from circlematch.engine import Engine, RawHit
 from circlematch.errors import DamagedFileError, UnknownModelError, UsageError, did_you_mean
 from circlematch.files import is_address
@@ -89,6 +89,11 @@ class Card:
         return self.specification.recipe
 
     @property
+    def front_end(self) -> FrontEnd:
+        """From samples to a spectrogram; with the window that slides over a stream."""
+        return self.specification.front_end
+
+    @property
     def seed(self) -> int:
         """The seed of all randomness in its training."""
         return self.specification.seed
@@ -142,6 +147,11 @@ class Model:
         """The classes, in the order of the scores."""
         return self.card.labels
 
+    @property
+    def window(self) -> float:
+        """The seconds of sound that a decision is based on."""
+        return self.card.front_end.window_s
+
     def __repr__(self) -> str:
         return f"Model({self.card.name}, {self.card.parameters:,} parameters, {len(self.labels)} classes)"
 
@@ -150,7 +160,7 @@ class Model:
         return {"card": self.card, "tensors": self.tensors}
 
     def predict(self, samples: npt.ArrayLike, sample_rate: int) -> Prediction:
-        """The most probable class of the first second of a recording."""
+        """The most probable class of the first window of a recording."""
         return self.judge(audio.prepare(samples, sample_rate))
 
     def spot(
@@ -197,6 +207,7 @@ class Model:
         rows = [
             ("words", ", ".join(self.labels)),
             ("parameters", f"{card.parameters:,}"),
+            ("window", f"{self.window:g} s"),
             ("trained", f"{card.epochs} epochs on {card.task}"),
             *((f"accuracy, {split}", f"{share:.2%}") for split, share in card.accuracy.items()),
             ("licence", card.licence),
@@ -222,14 +233,17 @@ class Model:
     def scores(
         self, clips: npt.NDArray[np.int16], rows: npt.NDArray[np.int64] | None = None
     ) -> npt.NDArray[np.float32]:
-        """Class scores z of one-second clips (N, samples), or of some rows of them: (B, K). Row -1 is silence."""
+        """Class scores z of clips (N, samples), a window each, or of some rows of them: (B, K). Row -1 is silence."""
         return self.engine.scores(clips, np.arange(len(clips)) if rows is None else rows)
 
     @cached_property
     def compact(self) -> bytes:
         """The compact form, which the C engine runs and `circlematch export` writes."""
         with np.errstate(over="ignore", invalid="ignore"):  # the engine refuses what is not finite
-            return compact(self.card.network, self.tensors, self.labels, detection.BACKGROUND, self.card.detection)
+            card = self.card
+            return compact(
+                card.network, self.tensors, self.labels, detection.BACKGROUND, card.detection, card.front_end
+            )
 
     @cached_property
     def engine(self) -> Engine:
@@ -280,7 +294,7 @@ def read_model(path: Path) -> tuple[Model, dict[str, npt.NDArray[Any]]]:
     check_tensors(tensors, card.network, str(path))
     if digest(dict(tensors)) != expected or digest(arrays) != expected_all:
         raise DamagedFileError(f"{path} is damaged: its checksum does not match its weights; get the file again")
-    if card.specification.front_end != FRONT_END:
+    if replace(card.front_end, clip_ms=FRONT_END.clip_ms) != FRONT_END:
         raise DamagedFileError(
             f"{path} was trained with another front end; use the circlematch version that trained it"
         )

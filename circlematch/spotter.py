@@ -177,7 +177,7 @@ class Spotter:
     @property
     @_one_thread_at_a_time
     def scores(self) -> dict[str, float] | None:
-        """Class probabilities of the newest window of one second, or None before the first window."""
+        """Class probabilities of the newest window, or None before the first window."""
         stream = self._recording.stream
         if not self._begun or stream.newest < 0:
             return None
@@ -190,11 +190,13 @@ class Spotter:
 
     @property
     def clip(self) -> Prediction | None:
-        """The prediction for the recording that has ended, if it was a clip (at most 1.2 s), else None."""
+        """The prediction for the recording that has ended, if it was a clip (at most 0.2 s
+        longer than the window), else None.
+        """
         samples = self._recording.samples
-        if self._begun or samples == 0 or not detection.is_clip(samples):
+        if self._begun or samples == 0 or not detection.is_clip(samples, self.model.card.front_end):
             return None
-        return self.model.judge(self._recording.opening)
+        return self.model.judge(self._recording.opening[:samples])
 
 
 class Listening(Iterator[detection.Hit], AsyncIterator[detection.Hit]):

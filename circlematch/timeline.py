@@ -21,7 +21,6 @@ __all__ = ["Timeline", "draw_probabilities", "draw_waveform", "timeline_of"]
 RATE = FRONT_END.sample_rate_hz
 STEP = BLOCK_FRAMES * FRONT_END.hop_samples  # samples from one window to the next
 STEP_S = STEP / RATE
-CLIP_S = FRONT_END.clip_ms / 1000
 MOST_COLUMNS = 2_000  # of the waveform
 MOST_CURVES = 10
 LEAST_DRAWN = 0.2  # of a keyword's highest score
@@ -38,10 +37,11 @@ class Timeline:
     ends: npt.NDArray[np.float64]  # (W,)
     scores: npt.NDArray[np.float32]  # (W, K) of keywords: what is compared with the threshold
     hits: tuple[Hit, ...]
+    window_s: float = FRONT_END.window_s
 
     def decided(self, hit: Hit) -> float:
         """The end of the window that decided on a hit: the score of its keyword is the hit's there."""
-        near = (self.ends > hit.start) & (self.ends < hit.end + 3 * CLIP_S)
+        near = (self.ends > hit.start) & (self.ends < hit.end + 3 * self.window_s)
         apart = np.abs(self.scores[:, self.labels.index(hit.label)] - hit.score)
         return float(self.ends[int(np.argmin(np.where(near, apart, np.inf)))])
 
@@ -82,6 +82,7 @@ def timeline_of(model: Model, recording: Iterable[Samples], threshold: detection
         np.array(ends) * FRONT_END.hop_ms / 1000,
         detection.keyword_scores(every, wanted),
         tuple(hits),
+        model.window,
     )
 
 
@@ -99,10 +100,10 @@ def _narrowed(envelope: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
 
 
 def draw_waveform(axes: Any, what: Timeline, explained_from: float) -> None:
-    """The waveform, the hits above it, and the explained second."""
+    """The waveform, the hits above it, and the explained window."""
     times = np.linspace(0, what.seconds, len(what.envelope))
     axes.fill_between(times, what.envelope[:, 0], what.envelope[:, 1], color="gray", linewidth=0)
-    axes.axvspan(explained_from, explained_from + CLIP_S, color="C1", alpha=0.15, linewidth=0)
+    axes.axvspan(explained_from, explained_from + what.window_s, color="C1", alpha=0.15, linewidth=0)
     loudest = max(float(np.abs(what.envelope).max(initial=0)), 1e-3)
     for hit in what.hits:
         axes.axvspan(hit.start, hit.end, color="C2", alpha=0.4, linewidth=0)
@@ -111,7 +112,7 @@ def draw_waveform(axes: Any, what: Timeline, explained_from: float) -> None:
     axes.set_xlim(0, what.seconds)
     axes.tick_params(labelbottom=False)
     axes.set_ylabel("sample")
-    axes.set_title("waveform; green: hits, orange: the second that is explained below", fontsize="medium")
+    axes.set_title("waveform; green: hits, orange: the window that is explained below", fontsize="medium")
 
 
 def draw_probabilities(axes: Any, what: Timeline, label: str) -> None:
@@ -123,7 +124,7 @@ def draw_probabilities(axes: Any, what: Timeline, label: str) -> None:
         axes.axhline(threshold, color="black", linestyle="--", linewidth=0.8)
     for hit in what.hits:
         end = what.decided(hit)
-        axes.plot((end - CLIP_S, end), (hit.score, hit.score), color="black", linewidth=1.5, alpha=0.6)
+        axes.plot((end - what.window_s, end), (hit.score, hit.score), color="black", linewidth=1.5, alpha=0.6)
         axes.plot(end, hit.score, "o", color="black", markersize=3)
     axes.set_xlim(0, what.seconds)
     axes.set_ylim(0, 1.05)

@@ -2,8 +2,8 @@
  *
  * samples -> front end -> encoder -> matching -> blocks -> readout -> detection, one frame of 10 ms at a time.
  *
- * This is the only file to compile. Define CM_COMPACT for microcontrollers: a stream then stores its one-second history
- * as 8- or 16-bit numbers.
+ * This is the only file to compile. Define CM_COMPACT for microcontrollers: a stream then stores the history of its
+ * window as 8- or 16-bit numbers.
  */
 #include "circlematch.h"
 
@@ -120,7 +120,8 @@ static int64_t frames_with_silence(const cm_stream *stream)
 {
     const int begun = stream->filled > PAST, in_block = stream->picture_in_block + begun;
     const int64_t blocks = stream->pictures + begun + (in_block % BLOCK_FRAMES ? BLOCK_FRAMES - in_block : 0);
-    return (blocks > T ? blocks : T) + (stream->one_clip ? 0 : (stream->detection.windows - 1) * BLOCK_FRAMES);
+    const int64_t window = frames_of(stream->model);
+    return (blocks > window ? blocks : window) + (stream->one_clip ? 0 : (stream->detection.windows - 1) * BLOCK_FRAMES);
 }
 
 int cm_finish(cm_stream *stream)
@@ -159,7 +160,7 @@ int cm_next_hit(cm_stream *stream, cm_hit *hit)
 static void clip(cm_stream *stream, const int16_t *i16, const float *f32, size_t count, cm_hit *answer)
 {
     const cm_model *model = stream->model;
-    const size_t length = count < T * CM_HOP ? count : T * CM_HOP;
+    const size_t window = (size_t)frames_of(model) * CM_HOP, length = count < window ? count : window;
     cm_reset(stream);
     stream->one_clip = 1;
     push(stream, i16, f32, length);  /* takes all of it: the first window ends after the look-ahead */

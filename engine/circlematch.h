@@ -17,7 +17,7 @@
  * Nothing needs to be closed. A stream belongs to one thread at a time; several streams may share a model.
  *
  * Streaming is exact: however a recording is cut into chunks, the scores equal those of encoding the whole recording
- * at once and sliding a window of one second over it. Rounding errors do not accumulate in a long stream.
+ * at once and sliding the model's window over it, of one second in most models. Rounding errors do not accumulate in a long stream.
  *
  * Copyright The CircleMatch developers. SPDX-License-Identifier: Apache-2.0
  */
@@ -50,6 +50,7 @@ typedef enum {
 typedef struct {
     int32_t classes;            /* K */
     int32_t width;              /* D */
+    int32_t frames;             /* T, of a window, 10 ms each: a multiple of 10 */
     int32_t mean_pooling;       /* 1: no prototypes, so no start and end within a window */
     float threshold;            /* least score of a hit */
     const float *thresholds;    /* K of them, or NULL: one for all */
@@ -61,6 +62,7 @@ typedef struct {
     const uint8_t *background;  /* K bytes: 1 for a class that is not a keyword */
     const char *labels;         /* K zero-terminated strings, one after another */
     const float *weights;
+    const float *circle;        /* (2 T + 2) cosine and sine of each frame's angle; log T; log of T choose 5 */
 } cm_model;
 
 /* Options of a stream. NULL in cm_stream_open means those of cm_options_of. */
@@ -121,7 +123,7 @@ int64_t cm_scores(const cm_stream *stream, float *scores, float *probabilities);
  * Take hits after every push: the stream keeps 64 (4 with CM_COMPACT), then drops the oldest. */
 int cm_next_hit(cm_stream *stream, cm_hit *hit);
 
-/* Classifies one clip: the first second of `samples`, padded with silence if it is shorter. Resets the stream and
+/* Classifies one clip: the first window of `samples`, padded with silence if they are shorter. Resets the stream and
  * writes the most probable class; cm_scores then gives all scores. Start and end are -1 if the class is not a keyword
  * or the network has no prototypes. */
 void cm_clip_i16(cm_stream *stream, const int16_t *samples, size_t count, cm_hit *answer);

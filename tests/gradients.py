@@ -31,7 +31,6 @@ REPOSITORY = Path(__file__).resolve().parent.parent
 ENGINE = REPOSITORY / "engine"
 COMPILER = os.environ.get("CC") or shutil.which("cc") or shutil.which("gcc") or ""
 SEED = 12345
-FRAMES = FRONT_END.clip_frames
 
 # What a processor must say it has (in /proc/cpuinfo) to run a level.
 LEVELS = {
@@ -125,11 +124,11 @@ def away_from_the_start(network: Network) -> CircleMatch:
     return model
 
 
-def pictures(count: int) -> npt.NDArray[np.float64]:
+def pictures(count: int, frames: int = FRONT_END.clip_frames) -> npt.NDArray[np.float64]:
     """Something like log-mel pictures, some of them partly or wholly silent."""
     generator = np.random.default_rng(0)
-    out = np.abs(generator.standard_normal((count, 32, FRAMES))) * 4
-    out[: count // 3, :, : FRAMES // 2] = 0
+    out = np.abs(generator.standard_normal((count, 32, frames))) * 4
+    out[: count // 3, :, : frames // 2] = 0
     out[0] = 0
     return out
 
@@ -137,10 +136,10 @@ def pictures(count: int) -> npt.NDArray[np.float64]:
 class NativeRun:
     """The C step on the weights of a model."""
 
-    def __init__(self, built: Engine, model: CircleMatch, recipe: Recipe) -> None:
-        self.built, self.network = built, model.config
+    def __init__(self, built: Engine, model: CircleMatch, recipe: Recipe, frames: int = FRONT_END.clip_frames) -> None:
+        self.built, self.network, self.frames = built, model.config, frames
         ffi = built.ffi
-        self.config = ffi.new("cm_train_config *", _config(model.config, recipe, 1))
+        self.config = ffi.new("cm_train_config *", _config(model.config, recipe, 1) | {"frames": frames})
         self.block = np.zeros(built.step("size")(self.config), np.uint8)
         self.train = built.step("open")(self.config, ffi.from_buffer(self.block))
         state = {name: tensor.numpy().ravel() for name, tensor in model.state_dict().items()}
@@ -168,7 +167,7 @@ class NativeRun:
 
     def mask(self, examples: int, seed: int) -> npt.NDArray[np.float64]:
         """The dropout that a step with this seed applies."""
-        out = np.zeros((examples, self.network.bands * self.network.band_features, FRAMES), self.built.dtype)
+        out = np.zeros((examples, self.network.bands * self.network.band_features, self.frames), self.built.dtype)
         self.built.step("dropout")(self.config, seed, examples, self.built.pointer(out))
         return out.astype(np.float64)
 
@@ -194,7 +193,7 @@ def native_gradients(
     built: Engine, model: CircleMatch, recipe: Recipe, given: npt.NDArray[np.float64], targets: npt.NDArray[np.float64]
 ) -> tuple[float, Arrays, npt.NDArray[np.float64]]:
     """Loss, gradients by name, and the dropout mask of one batch."""
-    run = NativeRun(built, model, replace(recipe, batch_size=len(targets)))
+    run = NativeRun(built, model, replace(recipe, batch_size=len(targets)), given.shape[2])
     loss, gradients = run.learn(given, targets, SEED, 0)
     mask = run.mask(len(targets), SEED)
     run.close()
@@ -246,10 +245,15 @@ class Case(NamedTuple):
     width: int
     classes: int
     examples: int
+    frames: int = FRONT_END.clip_frames
 
     @property
     def network(self) -> Network:
         return ablated(Network(width=self.width, classes=self.classes), self.ablation)
+
+    @property
+    def pictures(self) -> npt.NDArray[np.float64]:
+        return pictures(self.examples, self.frames)
 
     @property
     def targets(self) -> npt.NDArray[np.float64]:
@@ -261,17 +265,15 @@ class Case(NamedTuple):
 def truth(case: Case, mask_of: Engine) -> tuple[float, Arrays]:
     """Loss and gradients of a case by autograd in double precision, with the dropout that `mask_of` draws."""
     model = away_from_the_start(case.network)
-    run = NativeRun(mask_of, model, Recipe())
+    run = NativeRun(mask_of, model, Recipe(), case.frames)
     mask = run.mask(case.examples, SEED)
     run.close()
-    return torch_gradients(model, torch.from_numpy(pictures(case.examples)), case.targets, mask)
+    return torch_gradients(model, torch.from_numpy(case.pictures), case.targets, mask)
 
 
 def gradient_errors(built: Engine, case: Case, mask_of: Engine | None = None) -> dict[str, float]:
     """How far the loss and every gradient of the C step are from autograd's."""
-    loss, ours, _ = native_gradients(
-        built, away_from_the_start(case.network), Recipe(), pictures(case.examples), case.targets
-    )
+    loss, ours, _ = native_gradients(built, away_from_the_start(case.network), Recipe(), case.pictures, case.targets)
     expected, theirs = truth(case, mask_of or built)
     return {"loss": abs(loss / expected - 1)} | difference(ours, theirs)
 
@@ -285,8 +287,8 @@ STEP_RECIPE = Recipe(weight_decay=0.1, epsilon=1e-3, beta1=0.8, beta2=0.9)  # so
 def trained(case: Case, mask_of: Engine) -> Arrays:
     """What AdamW of PyTorch makes of a case in a few steps: weights, running statistics and moments."""
     recipe, model = STEP_RECIPE, away_from_the_start(case.network)
-    run = NativeRun(mask_of, model, recipe)
-    given = torch.from_numpy(pictures(case.examples))
+    run = NativeRun(mask_of, model, recipe, case.frames)
+    given = torch.from_numpy(case.pictures)
     optimiser = torch.optim.AdamW(
         model.parameters(),
         lr=STEP_RATE,
@@ -307,9 +309,10 @@ def trained(case: Case, mask_of: Engine) -> Arrays:
 
 def step_errors(built: Engine, case: Case, mask_of: Engine | None = None) -> dict[str, float]:
     """How far all that a few steps of the C step change is from what PyTorch makes of it."""
-    run = NativeRun(built, away_from_the_start(case.network), replace(STEP_RECIPE, batch_size=case.examples))
+    recipe = replace(STEP_RECIPE, batch_size=case.examples)
+    run = NativeRun(built, away_from_the_start(case.network), recipe, case.frames)
     for step in range(STEPS):
-        run.learn(pictures(case.examples), case.targets, step, STEP_RATE)
+        run.learn(case.pictures, case.targets, step, STEP_RATE)
     ours = run.remembered()
     run.close()
     return difference(ours, trained(case, mask_of or built))

@@ -16,7 +16,7 @@ from cffi import FFI
 from gradients import COMPILER, REPOSITORY, interface
 
 from circlematch.compact import compact
-from circlematch.config import Detection, Network, ablated
+from circlematch.config import FRONT_END, Detection, FrontEnd, Network, ablated
 from circlematch.detection import BACKGROUND
 from circlematch.nn import CircleMatch
 from circlematch.nn.readout import describe
@@ -70,16 +70,16 @@ void exponential_parts(const float *x, size_t count, float *value, int32_t *expo
 }
 
 #ifdef CM_COMPACT
-/* Gathers nine blocks of one curve whose frames all lie at angle 0, again and again: each moment is the sum. Returns
- * the largest difference between the two in what comes out, in units of the sum. */
-float gathered_apart(uint32_t seed, size_t tries)
+/* Gathers blocks of one curve whose frames all lie at angle 0, again and again: each moment is the sum. Returns the
+ * largest difference between the two in what comes out, in units of the sum. */
+float gathered_apart(uint32_t seed, size_t tries, int blocks)
 {
     float worst = 0;
     for (size_t i = 0; i < tries; i++) {
         cm_packed_curve total, block;
         int8_t at, block_at;
         float sums[STATISTICS];
-        for (int b = 0; b < FINISHED; b++) {
+        for (int b = 0; b < blocks; b++) {
             seed = seed * 1664525u + 1013904223u;
             const float chance = (float)(seed >> 8) / 16777216.0f, part = b ? 2e-5f * chance : 0.9997f + 3e-4f * chance;
             float of_block[STATISTICS] = { part, part, part, part, part };
@@ -135,7 +135,7 @@ size_t detect_all(const cm_model *model, const float *probabilities, const int64
 """
 
 DECLARED = """
-    float gathered_apart(uint32_t seed, size_t tries);
+    float gathered_apart(uint32_t seed, size_t tries, int blocks);
     void set_sink(int stage, float *to, size_t room);
     size_t sink_used(int stage);
     void exponentials(const float *x, size_t count, float *out);
@@ -175,10 +175,11 @@ class Subject:
     network: Network
     tensors: Tensors
     labels: tuple[str, ...]
+    front_end: FrontEnd = FRONT_END
 
     @property
     def data(self) -> bytes:
-        return compact(self.network, self.tensors, self.labels, BACKGROUND, Detection(threshold=0.7))
+        return compact(self.network, self.tensors, self.labels, BACKGROUND, Detection(threshold=0.7), self.front_end)
 
     def torch(self, dtype: torch.dtype = torch.float64) -> CircleMatch:
         network = CircleMatch(config=self.network)
@@ -186,7 +187,9 @@ class Subject:
         return network.to(dtype).eval()
 
 
-def subject(width: int = 8, classes: int = 5, ablation: str = "full", seed: int = 0, **changes: Any) -> Subject:
+def subject(
+    width: int = 8, classes: int = 5, ablation: str = "full", seed: int = 0, clip_ms: int = 1_000, **changes: Any
+) -> Subject:
     """Random weights; running statistics as after some training, so that every folded number matters."""
     network = ablated(replace(Network(width=width, classes=classes), **changes), ablation)
     generator = np.random.default_rng([seed, width, classes])
@@ -203,7 +206,7 @@ def subject(width: int = 8, classes: int = 5, ablation: str = "full", seed: int 
     for name in ("conv", "depthwise", "pointwise", "bands", "fuse"):  # inputs of about one, whatever the layer
         tensors[f"encoder.{name}_norm.running_var"] *= 4 if name == "conv" else 0.5
     labels = (*(f"w{index}" for index in range(classes - 2)), "unknown", "silence")
-    return Subject(network, tensors, labels)
+    return Subject(network, tensors, labels, FrontEnd(clip_ms=clip_ms))
 
 
 def set_options(ffi: Any, options: Any, detection: Detection, classes: int) -> Any:
@@ -291,16 +294,20 @@ class Stream:
         return np.stack(self.scores)
 
 
-def offline(network: CircleMatch, picture: Floats, step: int = 10) -> npt.NDArray[np.float64]:
-    """The definition: encode the whole picture (F, T'), then slide the head over it: (W, K)."""
+def offline(
+    network: CircleMatch, picture: Floats, step: int = 10, frames: int = FRONT_END.clip_frames
+) -> npt.NDArray[np.float64]:
+    """The definition: encode the whole picture (F, T'), then slide the head over it, `frames` at a time: (W, K)."""
     dtype = next(network.parameters()).dtype
     with torch.no_grad():
         features = network.encode(torch.from_numpy(picture)[None].to(dtype))[0]
-        windows = features.unfold(1, 100, step).transpose(0, 1)
+        windows = features.unfold(1, frames, step).transpose(0, 1)
         return torch.cat([network.head(part) for part in windows.split(256)]).double().numpy()
 
 
-def torch_stages(network: CircleMatch, picture: Floats) -> dict[str, npt.NDArray[np.float64]]:
+def torch_stages(
+    network: CircleMatch, picture: Floats, frames: int = FRONT_END.clip_frames
+) -> dict[str, npt.NDArray[np.float64]]:
     """What every stage of the network says, frame by frame, in the order of the engine's taps."""
     seen: dict[str, torch.Tensor] = {}
     encoder = network.encoder
@@ -326,5 +333,5 @@ def torch_stages(network: CircleMatch, picture: Floats) -> dict[str, npt.NDArray
             responses = matcher(features)  # (1, K, M, T)
             out["frame"] = unit[0].T
             out["responses"] = responses[0].permute(2, 1, 0)  # (T, M, K)
-            out["descriptor"] = describe(responses[..., :100], network.config)[0].T  # (24, K)
+            out["descriptor"] = describe(responses[..., :frames], network.config)[0].T  # (24, K)
     return {name: tensor.double().numpy() for name, tensor in out.items()}

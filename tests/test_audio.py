@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from layouts import loudest_hz, tone, write_sound
 
 from circlematch import audio
-from circlematch.audio import SUFFIXES, Converter, blocks, duration, first_second, prepare, read, second_of, to_int16
+from circlematch.audio import SUFFIXES, Converter, blocks, duration, opening, prepare, read, stretch_of, to_int16
 from circlematch.errors import AudioError
 
 SECOND = 16_000
@@ -144,17 +144,17 @@ def test_samples_too_loud_for_16_bits_are_clipped_and_the_rest_is_rounded() -> N
     assert to_int16(samples).tolist() == [-32768, -32768, 32767, 32767, 1, -1]
 
 
-# ---- the first second --------------------------------------------------------------------------------------
+# ---- the opening --------------------------------------------------------------------------------------
 
 
-@given(size=st.integers(0, 40_000))
-def test_the_first_second_of_a_shorter_recording_ends_with_zeros(size: int) -> None:
+@given(size=st.integers(0, 40_000), wanted=st.integers(0, 40_000))
+def test_the_opening_of_a_shorter_recording_ends_with_zeros(size: int, wanted: int) -> None:
     samples = np.arange(1, size + 1, dtype=np.float32)
 
-    clip = first_second(samples)
+    clip = opening(samples, wanted)
 
-    kept = min(size, SECOND)
-    assert clip.shape == (SECOND,)
+    kept = min(size, wanted)
+    assert clip.shape == (wanted,)
     assert clip.dtype == np.float32
     np.testing.assert_array_equal(clip[:kept], samples[:kept])
     assert not clip[kept:].any()
@@ -235,10 +235,10 @@ def test_a_second_of_a_recording_is_that_of_the_whole(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, first: int, rate: int
 ) -> None:
     path = write_sound(tmp_path / "four.wav", noise(4 * rate), rate)
-    expected = first_second(read(path)[first:])
+    expected = opening(read(path)[first:], SECOND)
     monkeypatch.setattr(audio, "BLOCK_SAMPLES", 3_000)
 
-    second, there = second_of(blocks(path), first)
+    second, there = stretch_of(blocks(path), first, SECOND)
 
     np.testing.assert_array_equal(second, expected)
     assert min(first + SECOND, 4 * SECOND) <= there <= 4 * SECOND
@@ -255,7 +255,7 @@ def test_only_what_is_needed_of_a_long_recording_is_read(tmp_path: Path, monkeyp
         return convert(self, chunk)
 
     monkeypatch.setattr(Converter, "convert", counted)
-    second_of(blocks(path), 2 * SECOND)
+    stretch_of(blocks(path), 2 * SECOND, SECOND)
 
     assert sum(sizes) == 3 * SECOND
 

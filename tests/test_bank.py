@@ -97,11 +97,11 @@ def test_with_one_speaker_a_fifth_of_the_recordings_is_held_out(tmp_path: Path) 
 
 
 def test_windows_begin_anywhere_in_the_allowed_recordings(bank: Bank) -> None:
-    at = bank.positions(20_000, np.random.default_rng(0))
+    at = bank.positions(20_000, 16_000, np.random.default_rng(0))
     assert at.min() >= 0
     assert at.max() == bank.audio.size - 16_000
     assert np.histogram(at[at < 198_000], 9, (0, 198_000))[0] == pytest.approx(20_000 * 22 / 215, rel=0.1)
     allowed = bank.lacking(["no"])
-    inside = bank.positions(5_000, np.random.default_rng(1), allowed)
+    inside = bank.positions(5_000, 16_000, np.random.default_rng(1), allowed)
     assert set(bank.recording_at(inside).tolist()) <= {1, 3, 5, 7, 9}
     assert len(set(inside.tolist())) > 4_000

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from streaming import subject
 
 from circlematch._engine import ffi, lib
-from circlematch.compact import compact, why_not_compact
-from circlematch.config import Detection, Network
+from circlematch.compact import TAG_CIRCLE, circle, compact, why_not_compact
+from circlematch.config import FRONT_END, WINDOWS_MS, Detection, FrontEnd, Network
 from circlematch.errors import UsageError
 
 WORD = 4
@@ -114,7 +114,8 @@ def test_any_altered_bit_is_noticed(data: bytes, at: int, bit: int) -> None:
         ("flags", 2, "UNSUPPORTED"),
         ("prototypes", 4, "UNSUPPORTED"),
         ("harmonics", 3, "UNSUPPORTED"),
-        ("window", 98, "UNSUPPORTED"),
+        *(("window", frames, "UNSUPPORTED") for frames in (0, 40, 98, 105, 210, 2**32 - 10)),
+        ("window", 130, "DAMAGED"),  # whose circle is missing
         ("front_end", 2, "UNSUPPORTED"),
         ("scale", 81.0, "UNSUPPORTED"),
         ("power", 17.0, "UNSUPPORTED"),
@@ -224,6 +225,38 @@ def with_field(data: bytes, tag: bytes, content: bytes) -> bytes:
 def test_a_field_of_a_later_version_is_skipped_unless_it_changes_what_the_model_does(data: bytes) -> None:
     assert opened(with_field(data, b"note", b"12345678")) == lib.CM_OK
     assert opened(with_field(data, b"Note", b"12345678")) == lib.CM_ERROR_UNSUPPORTED
+
+
+def test_a_model_opens_with_its_own_window_and_circle() -> None:
+    for clip_ms in WINDOWS_MS:
+        kept = np.frombuffer(subject(4, 2, clip_ms=clip_ms).data, np.uint8).copy()
+        model = ffi.new("cm_model *")
+        assert lib.cm_model_open(model, ffi.from_buffer(kept), kept.size) == lib.CM_OK
+        expected = np.array(circle(FrontEnd(clip_ms=clip_ms)), np.float32)
+        assert model.frames == clip_ms // 10
+        assert [model.circle[i] for i in range(expected.size)] == expected.tolist()
+
+
+@pytest.mark.parametrize(
+    ("at", "value"),
+    [(0, np.nan), (0, 1.01), (7, -1.01), (199, np.inf), (200, -0.1), (200, 23), (201, np.nan), (201, 22.5), (None, 0)],
+)
+def test_a_circle_out_of_range_or_of_another_size_is_refused(at: int | None, value: float) -> None:
+    numbers, data = np.array(circle(FRONT_END), "<f4"), subject(8, 5).data
+    assert opened(with_field(data, b"Circ", numbers.tobytes())) == lib.CM_OK
+    if at is None:
+        numbers = numbers[:-1]
+    else:
+        numbers[at] = value
+    assert opened(with_field(data, b"Circ", numbers.tobytes())) == lib.CM_ERROR_DAMAGED
+
+
+def test_an_engine_that_does_not_know_the_circle_refuses_it() -> None:
+    """What a later field with a capital does to this engine, the circle does to earlier ones."""
+    assert TAG_CIRCLE[:1].isupper()
+    data = subject(8, 5, clip_ms=1_300).data
+    assert opened(data.replace(b"Circ", b"Cirk")) == lib.CM_ERROR_CHECKSUM
+    assert opened(altered(data.replace(b"Circ", b"Cirk"), "flags", 0)) == lib.CM_ERROR_UNSUPPORTED
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from gradients import interface
 from scripts import load_script
 
 from circlematch._engine import ffi, lib
-from circlematch.config import FASTEST, FRONT_END, Network, Recipe
+from circlematch.config import FASTEST, FRONT_END, WINDOWS_MS, FrontEnd, Network, Recipe
 from circlematch.front_end import AUGMENT, LANES, AugmentPlan
 from circlematch.threads import MOST_THREADS
 from circlematch.training.native_step import STAGES, _config
@@ -77,7 +77,11 @@ def test_python_gives_every_setting_of_a_training_step() -> None:
 
 def test_the_library_was_built_for_this_configuration() -> None:
     assert (FRONT_END.sample_rate_hz, FRONT_END.hop_samples) == (lib.CM_SAMPLE_RATE, lib.CM_HOP)
-    assert (FRONT_END.clip_frames, FRONT_END.mel_bands) == (lib.CM_CLIP_FRAMES, lib.CM_MEL_BANDS)
+    assert (FRONT_END.clip_frames, FRONT_END.mel_bands) == (lib.CM_USUAL_FRAMES, lib.CM_MEL_BANDS)
+    assert [FrontEnd(clip_ms=ms).clip_frames for ms in (WINDOWS_MS[0], WINDOWS_MS[-1])] == [
+        lib.CM_LEAST_FRAMES,
+        lib.CM_MOST_FRAMES,
+    ]
     assert (lib.CM_FASTEST, lib.CM_BATCH_LANES) == (FASTEST, LANES)
 
 
@@ -97,7 +101,7 @@ def test_limits_are_numbers_in_generated_headers_only(repository: Path) -> None:
         "LARGEST_WIDTH",
         "MOST_CLASSES",
         "MOST_THREADS",
-        "LOG_PATHS",
+        "CM_MOST_FRAMES",
         "NORM_MOMENTUM",
     }
     engine, generated = repository / "engine", set(load_script("engine/shared/generate.py").headers())
@@ -138,7 +142,7 @@ def test_everything_in_the_engine_is_defined_in_one_file(repository: Path) -> No
     for path in sorted(engine.rglob("*.[ch]")):
         for name in definitions(path.read_text()):
             places[name].add(path.relative_to(engine).as_posix())
-    for name in ("T", "TAPS", "cm_augment", "cm_hann", "stream_lay_out", "CM_INLINE", "cm_exp"):
+    for name in ("TILE", "TAPS", "cm_augment", "cm_hann", "stream_lay_out", "CM_INLINE", "cm_exp"):
         assert len(places[name]) == 1, name
     alternatives = {"stream/finished_float.h", "stream/finished_compact.h"}  # one of them is compiled
     boards = {"mcu/host.c", "mcu/mps2.c"}  # as are these

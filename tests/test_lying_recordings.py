@@ -15,7 +15,7 @@ import soundfile
 from layouts import tone, write_sound
 
 from circlematch import audio
-from circlematch.audio import blocks, read, second_of
+from circlematch.audio import blocks, read, stretch_of
 from circlematch.cli import main
 from circlematch.errors import AudioError
 from circlematch.explain import explain
@@ -153,7 +153,7 @@ def traced() -> Iterator[None]:
 
 
 def test_one_second_far_inside_takes_the_memory_of_a_few_blocks(long_recording: Path, traced: None) -> None:
-    second, there = second_of(blocks(long_recording), 16_000 * (60 * MINUTES - 5))
+    second, there = stretch_of(blocks(long_recording), 16_000 * (60 * MINUTES - 5), 16_000)
     assert second.size == 16_000
     assert there >= 16_000 * (60 * MINUTES - 5)
     assert tracemalloc.get_traced_memory()[1] < 6_000_000  # all blocks are 38 MB

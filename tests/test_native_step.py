@@ -29,6 +29,7 @@ from gradients import (
     worst,
 )
 
+from circlematch._engine import ffi, lib
 from circlematch.config import ABLATIONS, OPTIMIZERS, Network, Recipe
 from circlematch.data.augment import Augmenter
 from circlematch.data.noise import make_pool
@@ -37,7 +38,7 @@ from circlematch.front_end import whole_clips
 from circlematch.nn import CircleMatch
 from circlematch.parameters import initial_tensors, parameter_shapes
 from circlematch.training import soap
-from circlematch.training.native_step import NativeStep, why_not_native
+from circlematch.training.native_step import NativeStep, _config, why_not_native
 from circlematch.training.schedule import one_cycle
 from circlematch.training.step import Batch
 from circlematch.training.targets import smoothed
@@ -96,10 +97,42 @@ def test_every_gradient_equals_autograd_in_double_precision(
 
 
 @needs_compiler
+@pytest.mark.parametrize("frames", [50, 60, 70, 80, 130, 200])
+@pytest.mark.parametrize("ablation", ["full", "dense-bands", "mean-pooling"])
+def test_for_every_window_every_gradient_equals_autograd_in_double_precision(
+    library_folder: Path, ablation: str, frames: int
+) -> None:
+    """Of 50, 70 and 130 frames four do not divide the number, of these and 60 not a tile of the step."""
+    errors = gradient_errors(engine("double", library_folder), Case(ablation, 8, 4, 21, frames))
+    assert errors.pop("loss") < 1e-12
+    error, name = worst(errors)
+    assert error < 1e-8, name
+
+
+@needs_compiler
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("frames", [70, 130])
+def test_every_build_of_the_step_has_them_for_every_window(library_folder: Path, level: str, frames: int) -> None:
+    if not runs_here(level):
+        pytest.skip(f"this processor cannot run {level}")
+    built = replace(engine("double", library_folder), level=level)
+    error, name = worst(gradient_errors(built, Case("full", 6, 3, 20, frames)))
+    assert error < 1e-8, name
+
+
+@pytest.mark.parametrize("frames", [0, 40, 99, 105, 210, -100])
+def test_a_window_that_is_not_possible_is_refused(frames: int) -> None:
+    config = _config(Network(), Recipe(), 1) | {"frames": frames}
+    assert lib.cm_train_size(ffi.new("cm_train_config *", config)) == 0
+
+
+@needs_compiler
 @pytest.mark.parametrize("ablation", ["full", "mean-pooling"])
 def test_steps_equal_those_of_torch_in_double_precision(library_folder: Path, ablation: str) -> None:
     """Weights, running statistics and AdamW's moments after a few steps with dropout."""
     error, name = worst(step_errors(engine("double", library_folder), Case(ablation, 8, 4, 37)))
+    assert error < 1e-8, name
+    error, name = worst(step_errors(engine("double", library_folder), Case(ablation, 8, 4, 37, 130)))
     assert error < 1e-8, name
 
 

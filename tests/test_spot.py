@@ -75,7 +75,7 @@ def test_only_a_clip_has_a_most_probable_class_and_it_is_that_of_predict(
         expected = circlematch.load(MODEL).predict(audio.read(path), SECOND)
         assert found["clip"] == {"label": expected.label, "score": expected.score, "scores": expected.scores}
     assert recording["clip"] is None
-    assert detection.LONGEST_CLIP_MS == 1_200
+    assert detection.CLIP_PADDING_MS == 200
 
 
 def test_the_threshold_holds_for_clips(yes: Path, capsys: Capture) -> None:

@@ -10,7 +10,7 @@ import pytest
 from gradients import needs_compiler
 from streaming import STAGES, Engine, Stream, Subject, engine, offline, subject, torch_stages
 
-from circlematch.config import ABLATIONS
+from circlematch.config import ABLATIONS, WINDOWS_MS
 from circlematch.detection import padded
 from circlematch.front_end import log_mel
 from circlematch.parameters import parameter_shapes
@@ -89,13 +89,13 @@ def _ordered(rows: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
 
 def stage_errors(built: Engine, what: Subject, other: Subject | None = None) -> dict[str, float]:
     """Largest relative difference of each stage between the engine and PyTorch; `other` gives PyTorch other weights."""
-    samples = recording()
+    samples, frames = recording(what.front_end.window_s), what.front_end.clip_frames
     ours = engine_stages(built, what, samples)
-    picture = log_mel(padded(samples)[None])[0]
+    picture = log_mel(padded(samples, front_end=what.front_end)[None])[0]
     np.testing.assert_array_equal(ours["mel"].T, picture)  # one front end: the same bits
     network = (other or what).torch()
-    theirs = torch_stages(network, picture)
-    theirs["scores"] = offline(network, picture)
+    theirs = torch_stages(network, picture, frames)
+    theirs["scores"] = offline(network, picture, frames=frames)
     assert theirs.keys() == ours.keys() - {"mel"}
     errors = {}
     for stage, expected in theirs.items():
@@ -109,6 +109,13 @@ def stage_errors(built: Engine, what: Subject, other: Subject | None = None) -> 
 )
 def test_every_stage_equals_pytorch(folder: Path, width: int, classes: int) -> None:
     errors = stage_errors(engine(folder), subject(width, classes))
+    assert max(errors.values()) < TOLERANCE, errors
+
+
+@pytest.mark.parametrize("clip_ms", WINDOWS_MS[::5])
+@pytest.mark.parametrize("ablation", ["full", "mean-pooling"])
+def test_every_stage_equals_pytorch_for_every_window(folder: Path, ablation: str, clip_ms: int) -> None:
+    errors = stage_errors(engine(folder), subject(8, 5, ablation, clip_ms=clip_ms))
     assert max(errors.values()) < TOLERANCE, errors
 
 

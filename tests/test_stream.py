@@ -14,10 +14,11 @@ from gradients import needs_compiler
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from streaming import Stream, Subject, engine, offline, set_options, subject
+from torch.nn import functional
 
 import circlematch
 from circlematch import detection
-from circlematch.config import ABLATIONS, Detection
+from circlematch.config import ABLATIONS, DETECTION, FRONT_END, WINDOWS_MS, Detection, FrontEnd
 from circlematch.detection import BACKGROUND, Outlook, find_hits, padded
 from circlematch.front_end import log_mel
 from circlematch.nn.ordered_path import path_marginals
@@ -26,6 +27,7 @@ pytestmark = needs_compiler
 
 TOLERANCE = 1e-4  # of a score; the largest difference seen is 1e-5
 COMPACT_TOLERANCE = 1e-3  # the same with CM_COMPACT
+SEVERAL_MS = (500, 1_000, 1_300, 2_000)  # windows
 
 
 @pytest.fixture(scope="session")
@@ -34,8 +36,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @cache
-def network_of(width: int, classes: int, ablation: str = "full", seed: int = 0) -> tuple[Subject, torch.nn.Module]:
-    what = subject(width, classes, ablation, seed)
+def network_of(
+    width: int, classes: int, ablation: str = "full", seed: int = 0, clip_ms: int = 1_000
+) -> tuple[Subject, torch.nn.Module]:
+    what = subject(width, classes, ablation, seed, clip_ms)
     return what, what.torch()
 
 
@@ -57,9 +61,9 @@ def cut(samples: npt.NDArray[np.generic], sizes: list[int]) -> list[npt.NDArray[
 
 
 def expected_scores(
-    network: torch.nn.Module, samples: npt.NDArray[np.float32], step: int = 10
+    network: torch.nn.Module, samples: npt.NDArray[np.float32], step: int = 10, front_end: FrontEnd = FRONT_END
 ) -> npt.NDArray[np.float64]:
-    return offline(network, log_mel(padded(samples)[None])[0], step)
+    return offline(network, log_mel(padded(samples, front_end=front_end)[None])[0], step, front_end.clip_frames)
 
 
 @settings(max_examples=40, deadline=None)
@@ -70,17 +74,25 @@ def expected_scores(
     shape=st.sampled_from([(4, 2), (8, 5), (16, 12), (10, 7)]),
     ablation=st.sampled_from(["full", "full", "full", "mean-pooling", "dense-bands"]),
     seed=st.integers(0, 5),
+    clip_ms=st.sampled_from([1_000, 1_000, *WINDOWS_MS]),
 )
 def test_any_recording_in_any_chunks_has_the_scores_of_the_whole(
-    folder: Path, length: int, sizes: list[int], integer: bool, shape: tuple[int, int], ablation: str, seed: int
+    folder: Path,
+    length: int,
+    sizes: list[int],
+    integer: bool,
+    shape: tuple[int, int],
+    ablation: str,
+    seed: int,
+    clip_ms: int,
 ) -> None:
-    what, network = network_of(*shape, ablation)
+    what, network = network_of(*shape, ablation, clip_ms=clip_ms)
     samples = noise(length, seed)
     if integer:
         integers = np.clip(samples * 32768, -32768, 32767).astype(np.int16)
         samples = integers / np.float32(32768)
     scores = Stream(engine(folder), what.data).whole(cut(integers if integer else samples, sizes))
-    expected = expected_scores(network, samples)
+    expected = expected_scores(network, samples, front_end=what.front_end)
     assert scores.shape == expected.shape
     np.testing.assert_allclose(scores, expected, atol=TOLERANCE, rtol=0)
 
@@ -91,28 +103,44 @@ def test_any_recording_in_any_chunks_has_the_scores_of_the_whole(
     size=st.integers(1, 4_000),
     ablation=st.sampled_from(["full", "mean-pooling"]),
     seed=st.integers(0, 5),
+    clip_ms=st.sampled_from(SEVERAL_MS),
 )
 def test_on_request_there_is_a_window_with_every_frame(
-    folder: Path, length: int, size: int, ablation: str, seed: int
+    folder: Path, length: int, size: int, ablation: str, seed: int, clip_ms: int
 ) -> None:
-    what, network = network_of(8, 5, ablation)
+    what, network = network_of(8, 5, ablation, clip_ms=clip_ms)
     samples = noise(length, seed)
     stream = Stream(engine(folder), what.data, every_frame=True)
     scores = stream.whole(cut(samples, [size]))
-    expected = expected_scores(network, samples, step=1)
-    assert stream.ends == list(range(99, 99 + len(expected)))
+    expected = expected_scores(network, samples, 1, what.front_end)
+    first = what.front_end.clip_frames - 1
+    assert stream.ends == list(range(first, first + len(expected)))
     np.testing.assert_allclose(scores, expected, atol=TOLERANCE, rtol=0)
 
 
-def test_windows_of_blocks_and_windows_at_every_frame_have_the_same_bits(folder: Path) -> None:
-    what, samples = network_of(8, 5)[0], noise(50_000, 3)
+@pytest.mark.parametrize("clip_ms", SEVERAL_MS)
+def test_windows_of_blocks_and_windows_at_every_frame_have_the_same_bits(folder: Path, clip_ms: int) -> None:
+    what, samples = network_of(8, 5, clip_ms=clip_ms)[0], noise(50_000, 3)
     every = Stream(engine(folder), what.data, every_frame=True).whole([samples])
     blocks = Stream(engine(folder), what.data).whole([samples])
     np.testing.assert_array_equal(blocks, every[::10])
 
 
-def test_chunks_do_not_change_a_bit(folder: Path) -> None:
-    stream, samples = Stream(engine(folder), network_of(16, 12)[0].data), noise(50_000, 4)
+def test_a_build_for_one_window_has_the_same_bits_and_refuses_other_windows(folder: Path) -> None:
+    samples, fixed = noise(50_000, 3), engine(folder, "-DCM_FRAMES=130")
+    what = network_of(8, 5, clip_ms=1_300)[0]
+    np.testing.assert_array_equal(
+        Stream(fixed, what.data).whole([samples]), Stream(engine(folder), what.data).whole([samples])
+    )
+    for clip_ms in (1_000, 1_200, 2_000):
+        data = np.frombuffer(network_of(8, 5, clip_ms=clip_ms)[0].data, np.uint8).copy()
+        given = fixed.ffi.from_buffer(data)
+        assert fixed.lib.cm_model_open(fixed.ffi.new("cm_model *"), given, data.size) == fixed.lib.CM_ERROR_UNSUPPORTED
+
+
+@pytest.mark.parametrize("clip_ms", SEVERAL_MS)
+def test_chunks_do_not_change_a_bit(folder: Path, clip_ms: int) -> None:
+    stream, samples = Stream(engine(folder), network_of(16, 12, clip_ms=clip_ms)[0].data), noise(50_000, 4)
     whole = stream.whole([samples])
     for sizes in ([1], [160], [161, 7], [16_000], [1_599, 3]):
         np.testing.assert_array_equal(stream.whole(cut(samples, sizes)), whole)
@@ -127,17 +155,19 @@ def test_without_vectors_the_bits_are_the_same(folder: Path) -> None:
     )
 
 
-def test_a_window_ends_with_every_tenth_frame_from_the_hundredth_on(folder: Path) -> None:
+@pytest.mark.parametrize("clip_ms", SEVERAL_MS)
+def test_a_window_ends_with_every_tenth_frame_from_the_end_of_the_first_on(folder: Path, clip_ms: int) -> None:
     """The score of frame t is there when frame t + 11 is: the encoder looks ahead eleven frames."""
-    stream, samples = Stream(engine(folder), network_of(8, 5)[0].data), noise(40_000, 0)
+    stream, samples = Stream(engine(folder), network_of(8, 5, clip_ms=clip_ms)[0].data), noise(40_000, 0)
     for hop in range(250):
         stream.push(samples[160 * hop : 160 * hop + 160])
         frames = hop + 1 - 11
-        assert stream.ends == list(range(99, frames, 10))
+        assert stream.ends == list(range(clip_ms // 10 - 1, frames, 10))
 
 
-def test_after_a_reset_earlier_samples_have_no_effect(folder: Path) -> None:
-    stream, samples = Stream(engine(folder), network_of(8, 5)[0].data), noise(30_000, 1)
+@pytest.mark.parametrize("clip_ms", SEVERAL_MS)
+def test_after_a_reset_earlier_samples_have_no_effect(folder: Path, clip_ms: int) -> None:
+    stream, samples = Stream(engine(folder), network_of(8, 5, clip_ms=clip_ms)[0].data), noise(30_000, 1)
     first = stream.whole([samples])
     stream.push(noise(23_456, 2))
     np.testing.assert_array_equal(stream.whole([samples]), first)
@@ -152,18 +182,19 @@ def test_pushing_after_the_end_begins_a_new_recording(folder: Path) -> None:
     np.testing.assert_array_equal(np.stack(stream.scores), first)
 
 
+@pytest.mark.parametrize("clip_ms", SEVERAL_MS)
 @pytest.mark.parametrize("length", [0, 1, 800, 15_999, 16_000, 16_001, 48_000])
-def test_a_clip_is_its_first_second_with_silence_behind_it(folder: Path, length: int) -> None:
+def test_a_clip_is_its_first_window_with_silence_behind_it(folder: Path, length: int, clip_ms: int) -> None:
     built = engine(folder)
-    what, network = network_of(16, 12)
-    samples = noise(length, 7) if length else np.zeros(0, np.float32)
-    second = np.zeros(16_000, np.float32)
-    second[: min(length, 16_000)] = samples[:16_000]
+    what, network = network_of(16, 12, clip_ms=clip_ms)
+    samples, size = noise(length, 7) if length else np.zeros(0, np.float32), what.front_end.clip_samples
+    window = np.zeros(size, np.float32)
+    window[: min(length, size)] = samples[:size]
     stream, hit = Stream(built, what.data, threshold=0.0), built.ffi.new("cm_hit *")
     stream.push(noise(5_000, 3))  # must not affect the clip
     built.lib.cm_clip_f32(stream.stream, built.ffi.from_buffer("float[]", samples), length, hit)
     stream.look()
-    expected = offline(network, log_mel(second[None])[0])[0]
+    expected = offline(network, log_mel(window[None])[0], frames=what.front_end.clip_frames)[0]
     np.testing.assert_allclose(stream.scores[-1], expected, atol=TOLERANCE, rtol=0)
     assert hit.label == expected.argmax()
     assert hit.score == pytest.approx(np.exp(expected).max() / np.exp(expected).sum(), abs=1e-4)
@@ -188,7 +219,7 @@ def test_a_day_of_audio_does_not_drift(folder: Path) -> None:
     before = len(stream.scores)
     stream.push(last)
     stream.finish()
-    assert stream.ends[-1] == 8_640_000 + 2_000 + 20 - 1
+    assert stream.ends[-1] == 8_640_000 + 2_000 + 10 * (DETECTION.windows - 1) - 1
     heard = np.concatenate([minute[-32_000:], last]) / np.float32(32768)
     # The windows of the last seconds: nothing of them sees where this excerpt begins.
     expected = expected_scores(network, heard.astype(np.float32))[-150:]
@@ -246,7 +277,8 @@ def test_the_compact_build_of_the_released_shape_needs_twenty_thousand_bytes_at_
 
 def test_sums_that_are_gathered_in_16_bits_never_overflow(folder: Path) -> None:
     """All frames of a curve are at one angle, and the sum is just below a power of two: rounding could overflow."""
-    assert engine(folder, "-DCM_COMPACT").lib.gathered_apart(1, 1_000_000) < 1e-3
+    for blocks in (4, 9, 19):  # finished ones, of half a second, one and two
+        assert engine(folder, "-DCM_COMPACT").lib.gathered_apart(1, 500_000, blocks) < 1e-3, blocks
 
 
 # ---- hits --------------------------------------------------------------------------------------------------
@@ -256,13 +288,13 @@ def test_sums_that_are_gathered_in_16_bits_never_overflow(folder: Path) -> None:
 @pytest.mark.parametrize("threshold", [0.0, 0.3, 0.7])
 def test_hits_are_those_of_the_definition(folder: Path, ablation: str, threshold: float) -> None:
     """The whole chain: scores, spans and detection, against PyTorch and circlematch.detection."""
-    for seed in range(4):
-        what, network = network_of(8, 5, ablation, seed)
+    for seed, clip_ms in enumerate((*SEVERAL_MS, 1_000, 1_000)):
+        what, network = network_of(8, 5, ablation, seed, clip_ms)
         length = 40_000 + 1_237 * seed
         samples = noise(length, seed, loudness=0.3)
         stream = Stream(engine(folder), what.data, threshold=threshold)
         stream.whole(cut(samples, [3_000]))
-        outlook = reference_outlook(network, samples)
+        outlook = reference_outlook(network, samples, what.front_end)
         expected = find_hits(outlook, what.labels, Detection(threshold=threshold))
         found = sorted(stream.hits, key=lambda hit: hit[2])
         assert [hit[0] for hit in found] == [hit.label for hit in expected]
@@ -272,18 +304,41 @@ def test_hits_are_those_of_the_definition(folder: Path, ablation: str, threshold
             assert end == pytest.approx(1000 * hit.end, abs=1.1)
 
 
-def reference_outlook(network: torch.nn.Module, samples: npt.NDArray[np.float32]) -> Outlook:
-    """What PyTorch says of every window, the expected frames of the first and the last prototype included."""
-    picture = torch.from_numpy(log_mel(padded(samples)[None])).double()
+def reference_outlook(
+    network: torch.nn.Module,
+    samples: npt.NDArray[np.float32],
+    front_end: FrontEnd = FRONT_END,
+    eight_bits: bool = False,
+) -> Outlook:
+    """What PyTorch says of every window, the expected frames of the first and the last prototype included; from unit
+    frames of 8 bits, as the compact build keeps them, if wanted.
+    """
+    picture, frames = (
+        torch.from_numpy(log_mel(padded(samples, front_end=front_end)[None])).double(),
+        front_end.clip_frames,
+    )
     with torch.no_grad():
-        windows = network.encode(picture)[0].unfold(1, 100, detection.BLOCK_FRAMES).transpose(0, 1)
-        probabilities = network.head(windows).softmax(dim=-1).float().numpy()
+        features = network.encode(picture)
+        probabilities = network.head(_windows(features, frames)).softmax(dim=-1).float().numpy()
         spans = None
         if not network.config.mean_pooling:
-            where = path_marginals(network.head.matcher(windows), network.config.path_temperature)
-            spans = (where @ torch.arange(100, dtype=where.dtype))[..., [0, -1]].float().numpy()
+            responses = _of_eight_bits(network.head.matcher, features) if eight_bits else network.head.matcher(features)
+            where = path_marginals(_windows(responses, frames), network.config.path_temperature)
+            spans = (where @ torch.arange(frames, dtype=where.dtype))[..., [0, -1]].float().numpy()
     first = np.arange(len(probabilities)) * detection.BLOCK_FRAMES
-    return Outlook(probabilities, first, 100, spans, samples.size / 16_000)
+    return Outlook(probabilities, first, frames, spans, samples.size / 16_000)
+
+
+def _windows(frame_by_frame: torch.Tensor, frames: int) -> torch.Tensor:
+    """(1, …, T') -> (W, …, T)."""
+    return frame_by_frame[0].unfold(-1, frames, detection.BLOCK_FRAMES).movedim(-2, 0)
+
+
+def _of_eight_bits(matcher: torch.nn.Module, features: torch.Tensor) -> torch.Tensor:
+    """The responses, Eq. (2), of unit frames that are rounded to multiples of 1/127."""
+    unit = functional.normalize(functional.silu(matcher.norm(features)), dim=1)
+    prototypes = matcher.log_scale.exp() * functional.normalize(matcher.prototypes, dim=-1)
+    return torch.einsum("kmd,bdt->bkmt", prototypes, (127 * unit).round() / 127)
 
 
 @settings(max_examples=300, deadline=None)
@@ -374,17 +429,19 @@ def test_the_compact_build_finds_the_same_words_at_the_same_places(folder: Path,
     assert little.reported == [frame + 10 for frame in whole.reported]  # so one window later
 
 
-@pytest.mark.parametrize("seed", range(6))
-def test_the_compact_build_has_the_starts_and_ends_of_the_definition(folder: Path, seed: int) -> None:
+@pytest.mark.parametrize("clip_ms", SEVERAL_MS)
+@pytest.mark.parametrize("seed", range(4))
+def test_the_compact_build_has_the_starts_and_ends_of_the_definition(folder: Path, seed: int, clip_ms: int) -> None:
     """With random weights paths use the whole window, so every frame must be read before it is overwritten."""
-    what, network = network_of(16, 5, "full", seed)
+    what, network = network_of(16, 5, "full", seed, clip_ms)
     samples = noise(80_000, seed, loudness=0.3)
     stream = Stream(engine(folder, "-DCM_COMPACT"), what.data, threshold=0.0)
     stream.whole(cut(samples, [3_000]))
-    expected = find_hits(reference_outlook(network, samples), what.labels, Detection(threshold=0.0))
+    outlook = reference_outlook(network, samples, what.front_end, eight_bits=True)
+    expected = find_hits(outlook, what.labels, Detection(threshold=0.0))
     assert [hit[0] for hit in stream.hits] == [hit.label for hit in expected]
     for (_, _, start, end), hit in zip(stream.hits, expected, strict=True):
-        assert (start, end) == pytest.approx((1000 * hit.start, 1000 * hit.end), abs=2.5)
+        assert (start, end) == pytest.approx((1000 * hit.start, 1000 * hit.end), abs=1.1)
 
 
 def test_the_compact_build_loses_no_word_wherever_a_recording_ends(folder: Path, repository: Path) -> None:

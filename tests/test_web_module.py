@@ -21,12 +21,12 @@ import soxr
 
 import circlematch
 from circlematch import pretrained
-from circlematch.config import ABLATIONS, DETECTION, Detection, Network
+from circlematch.config import ABLATIONS, DETECTION, WINDOWS_MS, Detection, FrontEnd, Network
 from circlematch.detection import BACKGROUND, keyword_scores
 from circlematch.engine import Engine, Stream
 from circlematch.explain import responses_and_moments
 from circlematch.front_end import log_mel
-from circlematch.model import Finished, read_model, write_model
+from circlematch.model import Finished, Model, read_model, write_model
 from circlematch.parameters import initial_tensors
 
 BUILDS = ("circlematch.simd.wasm", "circlematch.wasm")
@@ -106,6 +106,27 @@ def test_scores_and_hits_equal_those_of_the_host(
         assert (of_module["looked"], of_module["agreeing"]) == (detection.windows, detection.agreeing)
 
 
+@pytest.mark.parametrize("build", BUILDS)
+def test_scores_of_every_window_equal_those_of_the_host(
+    ask: Ask, repository: Path, sound: tuple[np.ndarray, Path], tmp_path: Path, build: str
+) -> None:
+    files = [tmp_path / f"{clip_ms}.safetensors" for clip_ms in (500, 1_300, 2_000)]
+    for file in files:
+        write_variant(file, Network(width=8, classes=5), 0, clip_ms=int(file.stem))
+        file.with_suffix(".bin").write_bytes(read_model(file)[0].compact)
+    found = ask(
+        "scores",
+        module=repository / "web" / build,
+        models=[file.with_suffix(".bin") for file in files],
+        samples=sound[1],
+    )
+    for file, of_module in zip(files, found, strict=True):
+        expected, _ = of_the_host(file.with_suffix(".bin").read_bytes(), sound[0])
+        assert of_module["frames"] == int(file.stem) // 10
+        assert np.array(of_module["windows"]).shape == expected.shape
+        assert np.abs(np.array(of_module["windows"]) - expected).max() < TOLERANCE, file.stem
+
+
 @needs_zig
 def test_the_committed_modules_behave_as_those_that_are_built_now(
     ask: Ask, repository: Path, sound: tuple[np.ndarray, Path], models: dict[str, Path], tmp_path: Path
@@ -130,7 +151,9 @@ def test_a_module_needs_nothing_and_its_names_begin_as_those_of_the_engine(
     assert [name for name in gives if not name.startswith("cm_") and name != "memory"] == []
 
 
-def write_variant(path: Path, network: Network, seed: int, detection: Detection = DETECTION) -> None:
+def write_variant(
+    path: Path, network: Network, seed: int, detection: Detection = DETECTION, clip_ms: int = 1_000
+) -> None:
     """A model file with another network and random weights, its running statistics included."""
     card = circlematch.load("d4-gsc").card
     labels = (*(f"wörd {number}" for number in range(network.classes - 1)), "silence")
@@ -140,7 +163,8 @@ def write_variant(path: Path, network: Network, seed: int, detection: Detection 
         + (0.1 * generator.standard_normal(tensor.shape).astype("<f4") if not name.endswith("var") else 0)
         for name, tensor in initial_tensors(network, seed).items()
     }
-    specification = replace(card.specification, network=network, labels=labels)
+    front_end = FrontEnd(clip_ms=clip_ms)
+    specification = replace(card.specification, network=network, labels=labels, front_end=front_end)
     write_model(
         path,
         replace(card, specification=specification, finished=Finished(), detection=detection),
@@ -164,6 +188,9 @@ def test_a_model_file_is_folded_to_the_same_bytes_as_in_python(ask: Ask, tmp_pat
     )
     variants.append(tmp_path / "detection.safetensors")
     write_variant(variants[-1], Network(width=8, classes=3), 99, each)
+    for clip_ms in WINDOWS_MS:
+        variants.append(tmp_path / f"{clip_ms}.safetensors")
+        write_variant(variants[-1], Network(width=4, classes=3), clip_ms, clip_ms=clip_ms)
     files = [*(weights / f"{name}.safetensors" for name in pretrained.names()), *variants]
     for path, found in zip(files, ask("compact", files=files), strict=True):
         model, _ = read_model(path)
@@ -235,18 +262,22 @@ def test_the_filter_passes_speech_and_stops_what_would_be_folded_back(
     assert least < decibels < most
 
 
+@pytest.mark.parametrize("clip_ms", [500, 1_000, 1_300, 2_000])
 def test_frames_curves_and_moments_equal_those_of_explain(
-    ask: Ask, sound: tuple[np.ndarray, Path], models: dict[str, Path], tmp_path: Path
+    ask: Ask, sound: tuple[np.ndarray, Path], tmp_path: Path, clip_ms: int
 ) -> None:
-    model = circlematch.load("d16-gsc")
+    trained = circlematch.load("d16-gsc")
+    specification = replace(trained.card.specification, front_end=FrontEnd(clip_ms=clip_ms))
+    model, frames = Model(replace(trained.card, specification=specification), trained.tensors), clip_ms // 10
+    (tmp_path / "model.bin").write_bytes(model.compact)
     label = model.labels.index("yes")
-    clip = sound[0][3_000:19_000]
+    clip = sound[0][3_000:][: 160 * frames]
     clip.tofile(tmp_path / "clip.f32")
     picture = log_mel(clip[None])
     responses, _ = responses_and_moments(model, picture)
-    alike = 100 - 11  # explain's clip ends there: the encoder looks 11 frames ahead, in a stream into silence
-    found = ask("insight", model=models["d16-gsc"], samples=tmp_path / "clip.f32", label=label)
-    assert found["last"] == 99
+    alike = frames - 11  # explain's clip ends there: the encoder looks 11 frames ahead, in a stream into silence
+    found = ask("insight", model=tmp_path / "model.bin", samples=tmp_path / "clip.f32", label=label)
+    assert found["last"] == frames - 1
     assert np.abs(np.array(found["mel"]) - picture[0].T).max() < 1e-4
     scores = keyword_scores(np.array(found["probabilities"], dtype=np.float32), model.card.detection)
     assert np.array_equal(np.array(found["scores"], dtype=np.float32), scores)
@@ -257,7 +288,7 @@ def test_frames_curves_and_moments_equal_those_of_explain(
         return np.array([one[name]["re"] + 1j * one[name]["im"] for one in found["moments"] if one[name]])
 
     weights = np.exp(curves) / np.exp(curves).sum(axis=1, keepdims=True)  # Eq. (4)
-    turns = np.exp(2j * pi * np.arange(100) / 100)
+    turns = np.exp(2j * pi * np.arange(frames) / frames)
     assert np.abs(numbers("first") - weights @ turns).max() < 1e-9  # Eq. (5)
     assert np.abs(numbers("second") - weights @ turns**2).max() < 1e-9
     assert np.abs(numbers("cross") - (weights @ turns)[1:] * (weights @ turns)[:-1].conj()).max() < 1e-9  # Eq. (7)

@@ -25,7 +25,7 @@ export class Spotter {
   static load(model: string | URL | ArrayBuffer | ArrayBufferView, options?: LoadOptions): Promise<Spotter>;
   /** The classes, in the order of the scores. */
   get classes(): readonly Class[];
-  /** Probability of every class in the newest window of one second; null before the first. */
+  /** Probability of every class in the newest window; null before the first. */
   get probabilities(): Record<string, number> | null;
   /** Scores z of the newest window, in the order of the classes; null before the first. */
   get scores(): Float32Array | null;

@@ -40,7 +40,7 @@ export class Spotter {
     return this.#stream.classes;
   }
 
-  /** Probability of every class in the newest window of one second; null before the first. */
+  /** Probability of every class in the newest window; null before the first. */
   get probabilities() {
     if (this.#stream.newest < 0) return null;
     return Object.fromEntries(this.classes.map(({ name }, label) => [name, this.#stream.probabilities[label]]));

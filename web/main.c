@@ -17,7 +17,7 @@ static void see(int stage, const float *values, int count);
 
 #define EXPORT(name) __attribute__((export_name(#name))) name
 #define MOST_SAMPLES (10 * CM_HOP)      /* of one push */
-#define MOST_FRAMES (2 * T)             /* of one call: the first window of a short recording ends 111 frames after it */
+#define MOST_FRAMES (2 * CM_MOST_FRAMES)  /* of one call: the first window of a short recording ends T + 11 frames later */
 #define PAGE 65536u
 
 extern uint8_t __heap_base;             /* where the module's own data ends; the linker puts it there */
@@ -153,6 +153,12 @@ int EXPORT(cm_web_responses_count)(void)
 float *EXPORT(cm_web_responses)(void)
 {
     return responses.values;
+}
+
+/* T, frames of a window. */
+int EXPORT(cm_web_frames)(void)
+{
+    return model.frames;
 }
 
 int EXPORT(cm_web_classes)(void)

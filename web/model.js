@@ -18,12 +18,12 @@ const LIFTING_TAPS = 5;
 const LONGEST_HEADER = 10_000_000;
 const MAGIC = [67, 77, 67, 72]; // CMCH
 
-/** The front end of the engine, circlematch.config.FrontEnd. */
+/** The front end of the engine, circlematch.config.FrontEnd. Models differ in clip_ms alone, which is not here. */
 const FRONT_END = {
-  ...{ sample_rate_hz: 16000, clip_ms: 1000, window_ms: 25, hop_ms: 10, fft_size: 512 },
+  ...{ sample_rate_hz: 16000, window_ms: 25, hop_ms: 10, fft_size: 512 },
   ...{ mel_bands: 32, lowest_hz: 0, highest_hz: 8000, power_floor: 1e-4 },
 };
-const FRAMES = FRONT_END.clip_ms / FRONT_END.hop_ms;
+const USUAL_FRAMES = 100; // of a window; the engine has its circle
 const ROWS = FRONT_END.mel_bands / 2;
 
 /**
@@ -35,6 +35,7 @@ const ROWS = FRONT_END.mel_bands / 2;
 export function readModel(file, numbers) {
   if (MAGIC.every((byte, i) => file[i] === byte)) return { bytes: file, name: null, parameters: null };
   const { tensors, card } = readSafetensors(file);
+  const frames = card.specification?.front_end?.clip_ms / FRONT_END.hop_ms;
   const network = card.specification?.network;
   const labels = card.specification?.labels;
   if (!network || !Array.isArray(labels)) throw refused("has no description of its network");
@@ -49,8 +50,8 @@ export function readModel(file, numbers) {
     ...labels.flatMap((label) => [...new TextEncoder().encode(label), 0]),
   ];
   while (names.length % QUAD) names.push(0);
-  const detection = { ...DETECTION, ...card.detection };
-  const bytes = assemble(network, numbers, scale, names, detection, weights);
+  const fields = [...detectionFields({ ...DETECTION, ...card.detection }), ...circleField(frames)];
+  const bytes = assemble(network, frames, numbers, scale, card.detection?.threshold ?? DETECTION.threshold, names, fields, weights);
   return { bytes, name: card.name, parameters: countParameters(tensors) };
 }
 
@@ -216,6 +217,15 @@ function detectionFields(detection) {
   return [...field("Hits", hits), ...(thresholds.length ? field("Each", Float32Array.from(thresholds)) : [])];
 }
 
+/** The circle of a window: cosine and sine of each frame's angle, log T, log of T choose M. The usual one needs none. */
+function circleField(frames) {
+  if (frames === USUAL_FRAMES) return [];
+  const angles = Array.from({ length: frames }, (_, t) => (2 * Math.PI * t) / frames);
+  const paths = Array.from({ length: PROTOTYPES }, (_, s) => (frames - s) / (s + 1)).reduce((product, x) => product * x);
+  const numbers = [...angles.map(Math.cos), ...angles.map(Math.sin), Math.log(frames), Math.log(paths)];
+  return field("Circ", Float32Array.from(numbers));
+}
+
 /** A tag, the bytes of the content, and the content. */
 function field(tag, content) {
   const length = Uint32Array.of(content.byteLength);
@@ -223,15 +233,14 @@ function field(tag, content) {
 }
 
 /** The header, the names, the fields and the weights; engine/stream/model.h draws the form byte by byte. */
-function assemble(network, numbers, scale, names, detection, weights) {
-  const fields = detectionFields(detection);
+function assemble(network, frames, numbers, scale, threshold, names, fields, weights) {
   const groups = network.dense_bands ? 1 : network.bands;
   const wholeNumbers = [
     ...[Number(network.mean_pooling), network.classes, network.width, network.conv_channels, groups],
     ...[(network.bands * network.band_features) / groups, 2 * network.lifting_blocks],
-    ...[network.prototypes, network.harmonics, FRAMES, numbers.frontEnd],
+    ...[network.prototypes, network.harmonics, frames, numbers.frontEnd],
   ];
-  const floats = [network.leaky_slope, 1 / network.path_temperature, network.magnitude_epsilon, scale, detection.threshold];
+  const floats = [network.leaky_slope, 1 / network.path_temperature, network.magnitude_epsilon, scale, threshold];
   const size = 16 + 4 * (wholeNumbers.length + floats.length + 2) + names.length + fields.length + 4 * weights.length;
   const bytes = new Uint8Array(size);
   const view = new DataView(bytes.buffer);

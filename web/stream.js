@@ -64,6 +64,7 @@ export class Stream {
       keyword: engine.cm_web_is_keyword(label) !== 0,
       threshold: engine.cm_web_threshold(label),
     }));
+    this.frames = engine.cm_web_frames(); // of a window, 10 ms each
     this.windows = engine.cm_web_windows(); // of so many, the newest,
     this.agreeing = engine.cm_web_agreeing(); // so many must reach the threshold
     this.scale = engine.cm_web_scale(); // alpha, the largest response

@@ -59,7 +59,7 @@ def run(options: argparse.Namespace) -> int:
         raise UsageError(f"--target is {options.target}; give a number of false accepts per hour above 0")
     clips = None
     if options.task is not None or options.data is not None:
-        dataset = read_dataset(options, "calibrate")
+        dataset = read_dataset(options, "calibrate", model)
         if dataset.labels != model.labels:
             raise UsageError(
                 f"the model {model.card.name} has the classes {' '.join(model.labels)}, but the dataset {dataset.name} "

@@ -14,7 +14,7 @@ from circlematch.errors import UsageError
 from circlematch.training.plan import RECORD
 
 OF_A_RUN = ("training_seconds", "parameters", "clips_per_epoch")
-UNINTERESTING = ("notes", "front_end", "labels", "split_rule")  # of a specification
+UNINTERESTING = ("notes", "labels", "split_rule")  # of a specification
 
 
 def add(commands: Commands) -> None:

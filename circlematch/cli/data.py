@@ -17,7 +17,7 @@ from circlematch.cli.options import (
     add_group,
     add_json,
     print_json,
-    read_dataset,
+    source_of,
 )
 from circlematch.cli.progress import download_progress
 from circlematch.data import download
@@ -166,7 +166,7 @@ def run_composite(options: argparse.Namespace) -> int:
 
 def run_show(options: argparse.Namespace) -> int:
     """Print the classes, the splits and the rule of the splits."""
-    dataset = read_dataset(options, "data show")
+    dataset = source_of(options, "data show").read()
     counts = {split: Counter(clip.label for clip in clips) for split, clips in dataset.splits.items()}
     if options.json:
         print_json(_summary(dataset, counts))

@@ -36,7 +36,7 @@ def run(options: argparse.Namespace) -> int:
     from circlematch.interface import check_labels
 
     model = load(options.model)
-    dataset = read_dataset(options, "evaluate")
+    dataset = read_dataset(options, "evaluate", model)
     check_labels(model, dataset)
     splits = options.split or [split for split in ("test", "archive") if split in dataset.splits]
     reports = []

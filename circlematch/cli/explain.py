@@ -16,7 +16,7 @@ from circlematch.model import load
 def add(commands: Commands) -> None:
     """Add the command and its arguments."""
     summary = (
-        "Draw the log-mel spectrogram, the response curves and the scores behind one second of a recording; above "
+        "Draw the log-mel spectrogram, the response curves and the scores behind one window of a recording; above "
         "them, for a longer recording, its waveform and hits, and the probabilities over time."
     )
     parser = add_command(commands, "explain", summary, "circlematch explain yes.wav --out yes.png", run)
@@ -27,7 +27,7 @@ def add(commands: Commands) -> None:
         "--at",
         type=float,
         metavar="SECONDS",
-        help="The start of the second to explain. (default: the second in which --label is most probable, or without "
+        help="The start of the window to explain, in seconds. (default: where --label is most probable, or without "
         "--label the one around the highest-scoring keyword)",
     )
     parser.add_argument(
@@ -40,7 +40,7 @@ def add(commands: Commands) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Explain one second and draw the explanation."""
+    """Explain one window and draw the explanation."""
     if options.out is not None and options.out.suffix.lower() != ".png":
         raise UsageError(f"--out is {options.out}; the picture is a PNG, so give a name that ends in .png")
     model = load(options.model)
@@ -53,6 +53,6 @@ def run(options: argparse.Namespace) -> int:
         print_json({"file": options.file, "picture": str(out), **what.summary(), "hits": hits})
     else:
         answer = what.prediction
-        print(f"{options.file}: {answer.label}  {answer.score:.1%}  in the second from {what.from_seconds:.2f} s")
+        print(f"{options.file}: {answer.label}  {answer.score:.1%}  in the window from {what.from_seconds:.2f} s")
         print(f"{out}: responses of the prototypes of {what.label!r}")
     return 0

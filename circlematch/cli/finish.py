@@ -41,7 +41,7 @@ def run(options: argparse.Namespace) -> int:
     from circlematch.training.finish import refinish
 
     model = load(options.model)
-    dataset = read_dataset(options, "finish")
+    dataset = read_dataset(options, "finish", model)
     if dataset.labels != model.labels:
         raise UsageError(
             f"the model {model.card.name} has the classes {' '.join(model.labels)}, but the dataset {dataset.name} has "

@@ -126,7 +126,7 @@ def run(options: argparse.Namespace) -> int:
             options.at_once,
         )
         if with_words:
-            dataset = read_dataset(options, "measure")
+            dataset = read_dataset(options, "measure", model)
             check_labels(model, dataset)
             clips = load_split(dataset, options.split)
             show = _Printer(measurement, progress, options.json)

@@ -89,6 +89,7 @@ def _card(card: Card, page: Path | None) -> str:
     rows = {
         "name": card.name,
         "parameters": f"{card.parameters:,}",
+        "window": f"{card.front_end.window_s:g} s",
         "task": card.task,
         "labels": " ".join(card.labels),
         "accuracy": accuracies,

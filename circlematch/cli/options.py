@@ -13,11 +13,13 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from circlematch.cli.output import add_verbosity, wants_progress
+from circlematch.config import FRONT_END, FrontEnd
 from circlematch.data.dataset import Dataset
 from circlematch.data.tasks import TASKS, Source
 from circlematch.errors import UsageError
 from circlematch.files import is_address
 from circlematch.live.pcm import FORMATS, Pcm
+from circlematch.model import Model
 from circlematch.text import json_line, printable
 
 __all__ = [
@@ -138,7 +140,12 @@ def add_dataset(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def source_of(options: argparse.Namespace, parser_name: str, negatives: Sequence[Path] | None = None) -> Source:
+def source_of(
+    options: argparse.Namespace,
+    parser_name: str,
+    negatives: Sequence[Path] | None = None,
+    front_end: FrontEnd = FRONT_END,
+) -> Source:
     """Where the dataset of the arguments is; nothing is read yet."""
     if options.task is None and options.data is None:
         raise UsageError(
@@ -148,12 +155,12 @@ def source_of(options: argparse.Namespace, parser_name: str, negatives: Sequence
     if options.data is not None and is_address(options.data):
         raise UsageError("--data is a web address; download the data and give its folder")
     data = options.data or Path(os.environ.get("CIRCLEMATCH_DATA") or DEFAULT_DATA)
-    return Source(options.task, data, options.archive, tuple(negatives or ()))
+    return Source(options.task, data, options.archive, tuple(negatives or ()), front_end.clip_ms)
 
 
-def read_dataset(options: argparse.Namespace, parser_name: str) -> Dataset:
-    """Read the dataset of the arguments."""
-    return source_of(options, parser_name).read()
+def read_dataset(options: argparse.Namespace, parser_name: str, model: Model) -> Dataset:
+    """Read the dataset of the arguments, with clips as long as the model's window."""
+    return source_of(options, parser_name, front_end=model.card.front_end).read()
 
 
 def print_json(value: dict[str, Any]) -> None:

@@ -27,7 +27,8 @@ from circlematch.text import on_one_line
 
 JSON = (
     "Print one JSON object per file, each on a line: file, seconds, hits (each with label, score, start, end), clip "
-    f"and error. For a recording of at most {detection.LONGEST_CLIP_MS / 1000:g} s, clip is its most probable class "
+    "and error. For a recording that is at most "
+    f"{detection.CLIP_PADDING_MS / 1000:g} s longer than the model's window, clip is its most probable class "
     "(label, score, scores); for a longer one it is null. If a file cannot be read to its end, error is the reason."
 )
 

@@ -10,8 +10,20 @@ from statistics import mean, stdev
 
 from circlematch.cli.options import Commands, add_command, add_dataset, add_json, print_json, source_of
 from circlematch.cli.output import wants_progress
-from circlematch.config import ABLATIONS, DISTILLATION, NEGATIVES, RECIPES, Negatives, Recipe, ablated, distilled
+from circlematch.config import (
+    ABLATIONS,
+    DISTILLATION,
+    FRONT_END,
+    NEGATIVES,
+    RECIPES,
+    Negatives,
+    Recipe,
+    ablated,
+    distilled,
+    with_window,
+)
 from circlematch.data.dataset import Dataset
+from circlematch.data.tasks import Source
 from circlematch.errors import UsageError
 from circlematch.model import Model, load
 from circlematch.text import file_name
@@ -39,6 +51,14 @@ def add(commands: Commands) -> None:
     add_dataset(parser)
     parser.add_argument(
         "--width", type=int, default=16, help="The width D of the network: 4, 8, 16, 32 or any even number from 4."
+    )
+    parser.add_argument(
+        "--window",
+        type=float,
+        default=FRONT_END.window_s,
+        metavar="SECONDS",
+        help="The length of sound that a decision is based on, from 0.5 to 2 seconds in steps of 0.1. It should hold "
+        "the longest word. The model learns from so much of each recording, from its beginning on.",
     )
     parser.add_argument(
         "--recipe",
@@ -107,7 +127,7 @@ def run(options: argparse.Namespace) -> int:
     if resuming:
         _refuse_other_options(options)
     plan = read_plan(options.resume) if resuming else None
-    dataset = plan.source.read() if plan else source_of(options, "train", options.negatives).read()
+    dataset = plan.source.read() if plan else _source(options).read()
     teachers = tuple(load(name) for name in (plan.teachers if plan else _teacher_names(options)))
     if plan is None:
         plan = _plan(options, dataset, teachers, options.seed)
@@ -158,9 +178,7 @@ def _run_several(options: argparse.Namespace) -> int:
     for name in ("seed", "threads"):
         if getattr(options, name) != options.parser.get_default(name):
             raise UsageError(f"--{name} does not go with --seeds: every seed is a run of its own on one core")
-    dataset = source_of(
-        options, "train", options.negatives
-    ).read()  # a wrong folder is reported once here, not once per seed
+    dataset = _source(options).read()  # a wrong folder is reported once here, not once per seed
     teachers = tuple(load(name) for name in _teacher_names(options))
     jobs = []
     for seed in options.seeds:
@@ -229,6 +247,11 @@ def _teacher_names(options: argparse.Namespace) -> tuple[str, ...]:
     return tuple(str(Path(name).absolute()) if Path(name).exists() else name for name in options.teacher or ())
 
 
+def _source(options: argparse.Namespace) -> Source:
+    """Where the dataset of the arguments is, and how much of every recording is read."""
+    return source_of(options, "train", options.negatives, with_window(options.window))
+
+
 def _plan(options: argparse.Namespace, dataset: Dataset, teachers: tuple[Model, ...], seed: int) -> Plan:
     """The plan that the arguments describe."""
     if not 0 <= seed < LARGEST_SEED:
@@ -240,8 +263,7 @@ def _plan(options: argparse.Namespace, dataset: Dataset, teachers: tuple[Model, 
     network = ablated(network, options.ablation)
     recipe = replace(distilled(recipe) if teachers else recipe, **given, negatives=_negatives(options, recipe))
     specification = specify(dataset, network, recipe, seed, teachers)
-    source = source_of(options, "train", options.negatives)
-    return Plan(specification, source, _teacher_names(options), options.step, options.threads)
+    return Plan(specification, _source(options), _teacher_names(options), options.step, options.threads)
 
 
 def _negatives(options: argparse.Namespace, recipe: Recipe) -> Negatives:

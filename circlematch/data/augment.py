@@ -32,8 +32,8 @@ JITTER = FRONT_END.sample_rate_hz // 20  # 50 ms, of a hard window
 class Augmenter:
     """Draws augmentation plans."""
 
-    def __init__(self, config: Augmentation, pool: NoisePool) -> None:
-        self.config, self.pool = config, pool
+    def __init__(self, config: Augmentation, pool: NoisePool, clip_samples: int = FRONT_END.clip_samples) -> None:
+        self.config, self.pool, self.clip_samples = config, pool, clip_samples
         self.hard: npt.NDArray[np.int64] = np.empty(0, np.int64)  # where noise begins that sounds like a keyword
 
     def plan(self, level_dbfs: npt.NDArray[np.float64], generator: np.random.Generator) -> AugmentPlan:
@@ -104,7 +104,7 @@ class Augmenter:
 
     def _reach_of_noise(self) -> int:
         """Extra samples needed when noise is played at its fastest speed."""
-        return ceil((self.config.noise_speed - 1) * FRONT_END.clip_samples) + 5 if self.config.noise_speed > 1 else 0
+        return ceil((self.config.noise_speed - 1) * self.clip_samples) + 5 if self.config.noise_speed > 1 else 0
 
 
 def speeds(fastest: float, count: int, generator: np.random.Generator) -> npt.NDArray[np.float32]:

@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from circlematch.audio import blocks, to_int16
-from circlematch.config import FRONT_END
+from circlematch.config import FRONT_END, WINDOWS_MS
 from circlematch.data import entries
 from circlematch.data.cache import default_cache
 from circlematch.data.fingerprint import fingerprints
@@ -30,7 +30,7 @@ from circlematch.text import on_one_line
 __all__ = ["Bank", "load_bank"]
 
 FORMAT = 2  # goes up when what is stored changes
-CLIP = FRONT_END.clip_samples
+SHORTEST = FRONT_END.sample_rate_hz * WINDOWS_MS[-1] // 1000  # samples of all recordings together: two seconds
 
 
 @dataclass(frozen=True)
@@ -63,15 +63,15 @@ class Bank:
         return numbers
 
     def positions(
-        self, count: int, generator: np.random.Generator, allowed: npt.NDArray[np.bool_] | None = None
+        self, count: int, window: int, generator: np.random.Generator, allowed: npt.NDArray[np.bool_] | None = None
     ) -> npt.NDArray[np.int64]:
-        """Random first samples of windows, anywhere in the allowed recordings: (count,)."""
+        """Random first samples of windows of `window` samples, anywhere in the allowed recordings: (count,)."""
         lengths = np.where(allowed, self.ends - self.starts, 0) if allowed is not None else self.ends - self.starts
         behind = np.cumsum(lengths)
         drawn = generator.integers(0, behind[-1], count)
         number = np.searchsorted(behind, drawn, side="right")
         inside = drawn - (behind[number] - lengths[number])
-        first: npt.NDArray[np.int64] = np.minimum(self.starts[number] + inside, self.audio.size - CLIP)
+        first: npt.NDArray[np.int64] = np.minimum(self.starts[number] + inside, self.audio.size - window)
         return first
 
 
@@ -94,7 +94,7 @@ def load_bank(
     for reason in index["broken"].values():
         report(f"left out: {reason}")
     kept = [recording for number, recording in enumerate(recordings) if str(number) not in index["broken"]]
-    if audio.size < 2 * CLIP:
+    if audio.size < SHORTEST:
         raise DatasetError("the negatives have less than two seconds of readable sound")
     words = tuple(recording.words for recording in kept)
     return Bank(audio, np.array(index["ends"], np.int64), np.array(index["level_dbfs"], np.float32), words)

@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from circlematch.audio import blocks, second_of, take, to_int16
+from circlematch.audio import blocks, stretch_of, take, to_int16
 from circlematch.config import FRONT_END
 from circlematch.data import entries
 from circlematch.data.dataset import Clip, Dataset
@@ -32,15 +32,15 @@ from circlematch.text import on_one_line
 __all__ = ["AudioCache", "ClipSet", "decode", "default_cache", "load_split"]
 
 FORMAT = 3  # goes up when what is stored changes
-DECODED_AT_ONCE = 1024  # clips: at most 32 MB wait to be written
+DECODED_AT_ONCE = 1024  # clips: at most 64 MB wait to be written
 ZEROS = -1  # the row of a clip of digital silence
 
-Piece = tuple[Path, int]  # a second of a file, from this millisecond on
+Piece = tuple[Path, int]  # a clip: a file, from this millisecond on
 
 
 @dataclass(frozen=True)
 class AudioCache:
-    """One second of every readable file, in a fixed order."""
+    """A clip of every readable file, in a fixed order."""
 
     audio: npt.NDArray[np.int16]  # (files, samples), memory-mapped
     row_of: dict[Piece, int]
@@ -63,6 +63,11 @@ class ClipSet:
 
     def __len__(self) -> int:
         return len(self.rows)
+
+    @property
+    def samples(self) -> int:
+        """Of each clip."""
+        return int(self.audio.shape[1])
 
     def clips(self, indices: npt.NDArray[np.int64] | slice) -> npt.NDArray[np.int16]:
         """The samples of some clips: (B, samples)."""
@@ -94,7 +99,8 @@ def load_split(
     pieces = sorted({(clip.path, clip.start_ms) for clip in clips if clip.path is not None})
     report = say or _to_stderr
     begins = f"{split}: decoding {len(pieces):,} recordings, once"
-    store = decode(pieces, cache or default_cache(), lambda: report(begins))
+    samples = dataset.front_end.clip_samples
+    store = decode(pieces, cache or default_cache(), lambda: report(begins), samples)
     for reason in store.broken.values():
         report(f"left out: {reason}")
     kept = [clip for clip in clips if clip.path is None or (clip.path, clip.start_ms) in store.row_of]
@@ -123,19 +129,24 @@ def _to_stderr(line: str) -> None:
         print(on_one_line(line), file=sys.stderr)
 
 
-def decode(pieces: Sequence[Piece], cache: Path, begins: Callable[[], None] | None = None) -> AudioCache:
-    """Seconds of files as int16 at 16 kHz, from the cache if the same ones were decoded before.
+def decode(
+    pieces: Sequence[Piece],
+    cache: Path,
+    begins: Callable[[], None] | None = None,
+    samples: int = FRONT_END.clip_samples,
+) -> AudioCache:
+    """Clips of `samples` samples as int16 at 16 kHz, from the cache if the same ones were decoded before.
 
     `begins` is called before the first file is decoded, and not at all if the cache has them all.
     """
-    folder = cache / _key(pieces)
-    stored = _stored(pieces, folder)
+    folder = cache / _key(pieces, samples)
+    stored = _stored(pieces, folder, samples)
     if stored is None or stored.unreadable:
         shutil.rmtree(folder, ignore_errors=True)
         if begins is not None:
             begins()
-        entries.make(folder, lambda scratch: _build(pieces, scratch))
-        stored = _stored(pieces, folder)
+        entries.make(folder, lambda scratch: _build(pieces, scratch, samples))
+        stored = _stored(pieces, folder, samples)
         if stored is None:
             raise OSError(f"{folder} was written, but reads back changed; see whether its disk is damaged")
     entries.used(folder)
@@ -157,7 +168,7 @@ class _Stored:
     unreadable: bool  # whether a file failed for want of memory or rights; it is tried again next time
 
 
-def _stored(pieces: Sequence[Piece], folder: Path) -> _Stored | None:
+def _stored(pieces: Sequence[Piece], folder: Path, samples: int) -> _Stored | None:
     """The entry, or None if it is not there, not whole, or not that of these pieces."""
     if not entries.is_whole(folder):
         return None
@@ -165,7 +176,7 @@ def _stored(pieces: Sequence[Piece], folder: Path) -> _Stored | None:
         index = json.loads((folder / "index.json").read_bytes())
         broken = {int(number): str(reason) for number, reason in index["broken"]}
         audio = np.load(folder / "audio.npy", mmap_mode="r", allow_pickle=False)
-        fits = audio.dtype == np.int16 and audio.shape == (len(pieces), FRONT_END.clip_samples)
+        fits = audio.dtype == np.int16 and audio.shape == (len(pieces), samples)
         if fits and all(0 <= number < len(pieces) for number in broken):
             return _Stored(audio, broken, bool(index["unreadable"]))
     except Exception:  # whatever it is, decoding makes the entry anew
@@ -173,9 +184,9 @@ def _stored(pieces: Sequence[Piece], folder: Path) -> _Stored | None:
     return None
 
 
-def _key(pieces: Sequence[Piece]) -> str:
-    """A hash that changes with the path, size, modification time, head or tail of any file, and with the format."""
-    digest = hashlib.sha256(f"{FORMAT} {FRONT_END.sample_rate_hz} {FRONT_END.clip_samples}".encode())
+def _key(pieces: Sequence[Piece], samples: int) -> str:
+    """A hash of path, size, modification time, head and tail of every file, of `samples` and of the format."""
+    digest = hashlib.sha256(f"{FORMAT} {FRONT_END.sample_rate_hz} {samples}".encode())
     known = fingerprints(path for path, _ in pieces)
     for path, start_ms in pieces:
         try:
@@ -187,40 +198,40 @@ def _key(pieces: Sequence[Piece]) -> str:
     return digest.hexdigest()[:32]
 
 
-def _build(pieces: Sequence[Piece], scratch: Path) -> None:
+def _build(pieces: Sequence[Piece], scratch: Path, samples: int) -> None:
     """Decode everything into a folder."""
-    broken, unreadable = _decode_all(pieces, scratch / "audio.npy")
+    broken, unreadable = _decode_all(pieces, scratch / "audio.npy", samples)
     (scratch / "index.json").write_text(json.dumps({"broken": broken, "unreadable": unreadable}))
 
 
-def _decode_all(pieces: Sequence[Piece], target: Path) -> tuple[list[tuple[int, str]], bool]:
+def _decode_all(pieces: Sequence[Piece], target: Path, samples: int) -> tuple[list[tuple[int, str]], bool]:
     """Write all readable files as rows of one array.
 
     Returns (number, reason) of the broken ones, and whether the system, not the file, was the reason of any.
     """
     broken: list[tuple[int, str]] = []
     unreadable = False
-    shape = (len(pieces), FRONT_END.clip_samples)
+    shape = (len(pieces), samples)
     header = {"descr": np.lib.format.dtype_to_descr(np.dtype(np.int16)), "fortran_order": False, "shape": shape}
     # Written, not mapped: a full disk is then an OSError, whereas a mapped page without space kills the process.
     with target.open("wb") as stream, ThreadPoolExecutor(usable_cores()) as pool:
         np.lib.format.write_array_header_1_0(stream, header)
         for first in range(0, len(pieces), DECODED_AT_ONCE):
             batch = pieces[first : first + DECODED_AT_ONCE]
-            for number, result in enumerate(pool.map(_try_read, batch), start=first):
+            for number, result in enumerate(pool.map(lambda piece: _try_read(piece, samples), batch), start=first):
                 if isinstance(result, AudioError):
                     broken.append((number, str(result)))
                     unreadable |= isinstance(result, UnreadableError)
                 else:
                     stream.write(result.tobytes())
-        stream.write(bytes(len(broken) * FRONT_END.clip_samples * 2))
+        stream.write(bytes(len(broken) * samples * 2))
     return broken, unreadable
 
 
-def _try_read(piece: Piece) -> npt.NDArray[np.int16] | AudioError:
-    """The second of a file, or the reason why it cannot be read."""
+def _try_read(piece: Piece, samples: int) -> npt.NDArray[np.int16] | AudioError:
+    """The clip of a file, or the reason why it cannot be read."""
     path, start_ms = piece
     try:
-        return to_int16(second_of(blocks(path), start_ms * FRONT_END.sample_rate_hz // 1000)[0])
+        return to_int16(stretch_of(blocks(path), start_ms * FRONT_END.sample_rate_hz // 1000, samples)[0])
     except AudioError as error:
         return error

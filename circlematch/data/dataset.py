@@ -8,6 +8,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from circlematch.config import FRONT_END, FrontEnd
+
 __all__ = ["CC_BY_4", "HELD_OUT_NOISE", "SILENCE", "UNKNOWN", "Clip", "Dataset", "Recording", "rank", "speaker_of"]
 
 UNKNOWN = "unknown"
@@ -19,7 +21,7 @@ LIBRISPEECH = re.compile(r"(\d+)-\d+-\d+")  # speaker-chapter-utterance
 
 @dataclass(frozen=True)
 class Clip:
-    """One example: a second of a file. `path` is None for a clip of digital silence."""
+    """One example: a piece of a file, as long as the dataset's clips. `path` is None for a clip of digital silence."""
 
     path: Path | None
     label: int
@@ -55,10 +57,16 @@ class Dataset:
     spare: tuple[Clip, ...] = ()  # unknown words of training speakers that are in no split
     noise: tuple[Path, ...] = ()  # recordings of noise; the last HELD_OUT_NOISE of each is for validation
     negatives: tuple[Recording, ...] = ()  # without keywords, of any length
+    clip_ms: int = FRONT_END.clip_ms  # length of every clip: the window of models that are trained on them
 
     def sizes(self) -> dict[str, int]:
         """Clips in each split."""
         return {name: len(clips) for name, clips in self.splits.items()}
+
+    @property
+    def front_end(self) -> FrontEnd:
+        """The front end of models that are trained on these clips."""
+        return FrontEnd(clip_ms=self.clip_ms)
 
     @property
     def background(self) -> tuple[str, ...]:

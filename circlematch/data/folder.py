@@ -16,6 +16,7 @@ from collections.abc import Callable
 from pathlib import Path, PurePosixPath
 
 from circlematch.audio import SUFFIXES
+from circlematch.config import FRONT_END
 from circlematch.data.dataset import SILENCE, UNKNOWN, Clip, Dataset, rank, speaker_of
 from circlematch.errors import DatasetError
 from circlematch.text import printable
@@ -30,8 +31,8 @@ SPECIAL = {"_unknown_": UNKNOWN, "_silence_": SILENCE}
 NUMBERED = re.compile(r"^(.+?)[_-]\d+$")
 
 
-def read_folder(root: Path) -> Dataset:
-    """Words, and a split that is the same on every machine."""
+def read_folder(root: Path, clip_ms: int = FRONT_END.clip_ms) -> Dataset:
+    """Words, and a split that is the same on every machine. The clips are the first `clip_ms` of the recordings."""
     files = _find(root)
     labels = tuple(sorted(files, key=lambda label: (label in SPECIAL.values(), label)))
     for label, paths in files.items():
@@ -59,6 +60,7 @@ def read_folder(root: Path) -> Dataset:
         rule,
         licence="yours",
         source="a folder of recordings",
+        clip_ms=clip_ms,
     )
 
 

@@ -24,7 +24,6 @@ from circlematch.front_end import PART, Mixes
 
 __all__ = ["Mixed", "Mixer"]
 
-CLIP = FRONT_END.clip_samples
 FADE = FRONT_END.sample_rate_hz // 200  # 5 ms, where a recording is cut
 MARGIN = FRONT_END.sample_rate_hz // 20  # 50 ms of its surroundings stay with a word
 LONGEST_PAUSE = FRONT_END.sample_rate_hz * 3 // 20  # 150 ms, between a word and the speech beside it
@@ -73,13 +72,13 @@ class Parts:
         self.owners.append(owners)
         self.rows.append(rows)
 
-    def mixes(self, count: int, sources: tuple[npt.NDArray[np.int16], ...], level_db: Levels) -> Mixes:
-        """All parts in the order of their clips, and every clip `level_db` louder."""
+    def mixes(self, count: int, sources: tuple[npt.NDArray[np.int16], ...], samples: int, level_db: Levels) -> Mixes:
+        """All parts in the order of their clips of `samples` samples, and every clip `level_db` louder."""
         owners, rows = np.concatenate(self.owners), np.concatenate(self.rows)
         rows["gain"] *= (10.0 ** (level_db[owners] / 20)).astype(np.float32)
         order = np.argsort(owners, kind="stable")
         firsts = np.searchsorted(owners[order], np.arange(count + 1))
-        return Mixes(sources, rows[order], firsts)
+        return Mixes(sources, rows[order], firsts, samples)
 
 
 class Mixer:
@@ -91,6 +90,7 @@ class Mixer:
         self.clips, self.config, self.words, self.bank = clips, recipe.augmentation, words, bank
         self.negatives = recipe.negatives
         self.labels = labels
+        self.size = clips.samples  # of a clip
         self.hard: Numbers = np.empty(0, np.int64)  # first samples of hard windows
         keywords = [number for number, label in enumerate(labels) if label not in (UNKNOWN, SILENCE)]
         self.keyword = np.isin(clips.labels, keywords) & (clips.rows >= 0)
@@ -132,30 +132,30 @@ class Mixer:
             self._babble(parts, level, generator)
         if self.config.levelled:
             change = self._levels(level, generator)
-        return Mixed(parts.mixes(count, self.sources, change), level + change, labels)
+        return Mixed(parts.mixes(count, self.sources, self.size, change), level + change, labels)
 
     def _whole(self, chosen: Numbers, parts: Parts, level: Levels) -> None:
         """Clips of the set."""
         given = np.flatnonzero(chosen >= 0)
         given = given[self.clips.rows[chosen[given]] >= 0]
-        parts.add(given, CLIPS, self.clips.rows[chosen[given]] * CLIP, CLIP, 0)
+        parts.add(given, CLIPS, self.clips.rows[chosen[given]] * self.size, self.size, 0)
         level[given] = 0.0 if self.words is None else self.words.level_dbfs[chosen[given]]
 
     def _negatives(self, here: Numbers, parts: Parts, level: Levels, generator: np.random.Generator) -> Numbers:
         """Windows of negatives, some of them hard; returns their labels: silence where there is next to no sound."""
         bank = self._given_bank()
-        at = bank.positions(len(here), generator, self.allowed)
+        at = bank.positions(len(here), self.size, generator, self.allowed)
         hard = generator.random(len(here)) < self.negatives.hard
-        jitter = generator.integers(-CLIP // 20, CLIP // 20, len(here))
+        jitter = generator.integers(-self.size // 20, self.size // 20, len(here))
         pick = generator.random(len(here))
         if self.hard.size:
             mined = self.hard[(pick * self.hard.size).astype(np.int64)] + jitter
             at = np.where(hard, mined, at)
-        at = np.clip(at, 0, bank.audio.size - CLIP)
+        at = np.clip(at, 0, bank.audio.size - self.size)
         first = np.maximum(at - OVERHANG, 0)
-        last = np.minimum(at + CLIP + OVERHANG, bank.audio.size)
+        last = np.minimum(at + self.size + OVERHANG, bank.audio.size)
         parts.add(here, NEGATIVES, first, last - first, first - at)
-        heard = bank.audio[at[:, None] + np.arange(0, CLIP, EVERY)] / 32768.0  # (windows, samples)
+        heard = bank.audio[at[:, None] + np.arange(0, self.size, EVERY)] / 32768.0  # (windows, samples)
         level[here] = 10 * np.log10(np.square(heard).mean(axis=1) + 10 ** (SILENT_DBFS / 10))
         unknown, silence = (self.labels.index(one) if one in self.labels else -1 for one in (UNKNOWN, SILENCE))
         return np.where((level[here] < QUIET_DBFS) & (silence >= 0), silence, unknown)
@@ -177,7 +177,7 @@ class Mixer:
         """First sample of each clip in the source, and start and end of its word within the clip."""
         words = self._given_words()
         starts, ends = words.starts[numbers].astype(np.int64), words.ends[numbers].astype(np.int64)
-        return self.clips.rows[numbers] * CLIP, starts, ends
+        return self.clips.rows[numbers] * self.size, starts, ends
 
     def _first_part(self, here: Numbers, one: Numbers, _: Numbers, share: Levels, parts: Parts) -> None:
         clip, start, end = self._spans(one)
@@ -192,15 +192,15 @@ class Mixer:
     def _cut_at_start(self, here: Numbers, one: Numbers, _: Numbers, share: Levels, parts: Parts) -> None:
         """The window begins within the word."""
         clip, start, end = self._spans(one)
-        parts.add(here, CLIPS, clip, CLIP, -(start + ((1 - share) * (end - start)).astype(np.int64)))
+        parts.add(here, CLIPS, clip, self.size, -(start + ((1 - share) * (end - start)).astype(np.int64)))
 
     def _cut_at_end(self, here: Numbers, one: Numbers, _: Numbers, share: Levels, parts: Parts) -> None:
         """The window ends within the word."""
         clip, start, end = self._spans(one)
-        parts.add(here, CLIPS, clip, CLIP, CLIP - (start + (share * (end - start)).astype(np.int64)))
+        parts.add(here, CLIPS, clip, self.size, self.size - (start + (share * (end - start)).astype(np.int64)))
 
     def _reversed(self, here: Numbers, one: Numbers, _: Numbers, __: Levels, parts: Parts) -> None:
-        parts.add(here, CLIPS, self._spans(one)[0], CLIP, 0, backwards=1)
+        parts.add(here, CLIPS, self._spans(one)[0], self.size, 0, backwards=1)
 
     def _joined(self, here: Numbers, one: Numbers, two: Numbers, _: Levels, parts: Parts) -> None:
         """The first half of one word and the second half of another."""
@@ -219,7 +219,7 @@ class Mixer:
         bank = self._given_bank()
         drawn = generator.random(len(chosen)) < self.config.beside
         side, numbers = generator.integers(0, 3, len(chosen)), (2, len(chosen))
-        at = bank.positions(2 * len(chosen), generator, self.without).reshape(numbers)
+        at = bank.positions(2 * len(chosen), self.size, generator, self.without).reshape(numbers)
         pause = generator.integers(0, LONGEST_PAUSE, numbers)
         louder = generator.uniform(*BESIDE_DB, numbers)
         here = np.flatnonzero(drawn & (chosen >= 0) & self.keyword[np.maximum(chosen, 0)])
@@ -227,7 +227,7 @@ class Mixer:
         for after, skip in ((0, 1), (1, 0)):
             edge = end + MARGIN + pause[1, here] if after else start - MARGIN - pause[0, here]
             first = edge if after else np.full(len(here), -OVERHANG)
-            length = CLIP + OVERHANG - edge if after else edge + OVERHANG
+            length = self.size + OVERHANG - edge if after else edge + OVERHANG
             these = (side[here] != skip) & (length > 0)
             where = here[these]
             size = np.minimum(length[these], bank.audio.size - at[after, where])
@@ -240,10 +240,10 @@ class Mixer:
         count, most = len(level), 4
         voices = np.where(generator.random(count) < self.config.babble, generator.integers(1, most + 1, count), 0)
         below = generator.uniform(self.config.least_babble_db, self.config.most_babble_db, count)
-        at = bank.positions(most * count, generator).reshape(most, count)
+        at = bank.positions(most * count, self.size, generator).reshape(most, count)
         for number in range(most):
             here = np.flatnonzero((voices > number) & (level > SILENT_DBFS))
-            size = np.minimum(CLIP + 2 * OVERHANG, bank.audio.size - at[number, here])
+            size = np.minimum(self.size + 2 * OVERHANG, bank.audio.size - at[number, here])
             gain = level[here] - below[here] - self._bank_level(at[number, here]) - 10 * np.log10(voices[here])
             parts.add(here, NEGATIVES, at[number, here], size, -OVERHANG, gain)
 

@@ -23,7 +23,6 @@ __all__ = ["NoisePool", "make_pool"]
 WHITE_SAMPLES = 2**18  # sixteen seconds, which fit into a processor cache
 PIECE_SAMPLES = 2**21  # two minutes of synthetic noise
 PIECES = 8  # in the pool at a time
-CLIP = FRONT_END.clip_samples
 
 Samples = npt.NDArray[np.float32]
 
@@ -61,14 +60,16 @@ class NoisePool:
             self.synthetic.load(epoch)
 
 
-def make_pool(seed: int, recordings: Sequence[Samples] | None = None) -> NoisePool:
-    """White noise from `seed`; if recordings are given, they and synthetic noise follow it."""
+def make_pool(
+    seed: int, recordings: Sequence[Samples] | None = None, clip_samples: int = FRONT_END.clip_samples
+) -> NoisePool:
+    """White noise from `seed` for clips of this size; if recordings are given, they and synthetic noise follow it."""
     white = np.random.default_rng([seed, WHITE_SAMPLES]).standard_normal(WHITE_SAMPLES, dtype=np.float32)
-    places = (0, WHITE_SAMPLES - CLIP)
+    places = (0, WHITE_SAMPLES - clip_samples)
     if recordings is None:
         return NoisePool(white, places)
     recorded = [levelled(recording) for recording in recordings]
     samples = np.concatenate([white, *recorded, np.empty(PIECES * PIECE_SAMPLES, dtype=np.float32)])
     synthetic = SyntheticPieces(seed, recordings, samples[-PIECES * PIECE_SAMPLES :])
     synthetic.load(0)
-    return NoisePool(samples, places, (WHITE_SAMPLES, samples.size - CLIP), synthetic)
+    return NoisePool(samples, places, (WHITE_SAMPLES, samples.size - clip_samples), synthetic)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from circlematch.config import FRONT_END
 from circlematch.data.dataset import SILENCE, UNKNOWN, Dataset
 from circlematch.data.folder import read_folder
 from circlematch.data.mswc import EN31, ES20, read_mswc
@@ -126,6 +127,7 @@ class Source:
     data: Path
     archive: Path | None = None
     negatives: tuple[Path, ...] = ()
+    clip_ms: int = FRONT_END.clip_ms  # to read of every recording: the window of the model
 
     @property
     def name(self) -> str:
@@ -134,14 +136,15 @@ class Source:
 
     def read(self) -> Dataset:
         """The dataset."""
-        dataset = read_task(self.task, self.data, self.archive)
+        dataset = read_task(self.task, self.data, self.archive, self.clip_ms)
         return replace(dataset, negatives=tuple(find_recordings(self.negatives))) if self.negatives else dataset
 
 
-def read_task(name: str | None, data: Path, archive: Path | None = None) -> Dataset:
+def read_task(name: str | None, data: Path, archive: Path | None = None, clip_ms: int = FRONT_END.clip_ms) -> Dataset:
     """Read a task from `data`, or from its usual folder below; without a name, a folder of words.
 
-    `archive` is the official test archive; without it, one with its usual name beside the data is used.
+    Clips last `clip_ms`, which is the window of models that use them. `archive` is the official test archive; without
+    it, one with its usual name beside the data is used.
     """
     if name is not None and name not in TASKS:
         raise UsageError(f"no task is called {name!r}; there are {', '.join(TASKS)}, or give --data alone")
@@ -150,11 +153,11 @@ def read_task(name: str | None, data: Path, archive: Path | None = None) -> Data
         fix = f" (circlematch data get {task.download} --to {data})" if task and task.download else ""
         raise DatasetError(f"{data}: there is no such folder{fix}")
     if task is None:
-        return read_folder(data)
+        return read_folder(data, clip_ms)
     root = data / task.folder if (data / task.folder).is_dir() else data
     if archive is None and task.archive is not None:
         beside = [path / task.archive for path in (data, root.parent) if (path / task.archive).is_dir()]
         archive = beside[0] if beside else None
     if archive is not None and not archive.is_dir():
         raise DatasetError(f"{archive}: there is no such folder; give the unpacked test archive")
-    return task.read(root, archive)
+    return replace(task.read(root, archive), clip_ms=clip_ms)

@@ -29,7 +29,6 @@ __all__ = ["Candidate", "Curve", "best_scores", "candidates", "curve", "draw", "
 LEAST = 0.02  # lower probabilities are no candidates
 APART_S = 1.0
 STEP_S = detection.BLOCK_FRAMES * FRONT_END.hop_ms / 1000
-WINDOW_S = FRONT_END.clip_ms / 1000
 
 
 @dataclass(frozen=True)
@@ -59,8 +58,10 @@ class Curve:
         return {"thresholds": self.thresholds, "per_hour": self.per_hour, "missed": self.missed}
 
 
-def candidates(found: Answer, labels: Sequence[str], wanted: Detection = DETECTION) -> list[Candidate]:
-    """The candidates of a stream, in the order of time."""
+def candidates(
+    found: Answer, labels: Sequence[str], wanted: Detection = DETECTION, window_s: float = FRONT_END.window_s
+) -> list[Candidate]:
+    """The candidates of a stream that was heard through this window, in the order of time."""
     keywords = [number for number, label in enumerate(labels) if label not in detection.BACKGROUND]
     scores = detection.keyword_scores(found.probabilities, wanted)[:, keywords]
     if not len(scores):
@@ -77,7 +78,7 @@ def candidates(found: Answer, labels: Sequence[str], wanted: Detection = DETECTI
             kept.append(int(window))
     heard = (wanted.windows - 1) / 2  # windows from the last one back to the middle one
     return [
-        Candidate(labels[keywords[which[w]]], float(best[w]), (w - heard) * STEP_S + WINDOW_S / 2) for w in sorted(kept)
+        Candidate(labels[keywords[which[w]]], float(best[w]), (w - heard) * STEP_S + window_s / 2) for w in sorted(kept)
     ]
 
 

@@ -139,7 +139,7 @@ class Measurement:
         labels = [self.model.labels[clips.labels[number]] for number in numbers]
         scene = Scene(labels, lambda number: _clip(clips, int(numbers[number])), conditions, noise, seed)
         found = self._answer(scene.blocks(), conditions.name)
-        self._words[conditions.name] = (candidates(found, self.model.labels, self.detection), scene.places)
+        self._words[conditions.name] = (self._candidates(found, self.detection), scene.places)
         return Words(conditions.name, misses(found, scene.places), timing(found, scene.places))
 
     def near_words(self, clips: ClipSet, name: str, seed: int = 0) -> NearWords:
@@ -176,7 +176,7 @@ class Measurement:
             len(complaints),
             false_accepts(found, joined.stretches, self.keywords),
         )
-        false = candidates(found, self.model.labels, self.detection)
+        false = self._candidates(found, self.detection)
         return row, {
             condition: curve(right, places, false, joined.stretches)
             for condition, (right, places) in self._words.items()
@@ -192,7 +192,7 @@ class Measurement:
         joined, wanted = Joined(recordings, say), self.detection
         found = self._answer(joined.blocks(), "negatives")
         counted = false_accepts(found, joined.stretches, self.keywords)
-        false = not_said(candidates(found, self.model.labels, wanted), joined.stretches)
+        false = not_said(self._candidates(found, wanted), joined.stretches)
         words = None
         if clips is not None:
             row = self.words(clips, QUIET)
@@ -214,6 +214,9 @@ class Measurement:
         if not numbers.size:
             raise DatasetError(f"the split {clips.name!r} has no clip of a keyword")
         return numbers
+
+    def _candidates(self, found: Answer, wanted: Detection) -> list[Candidate]:
+        return candidates(found, self.model.labels, wanted, self.model.window)
 
     def _answer(self, blocks: Iterator[Samples], name: str) -> Answer:
         progress = self.progress

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from circlematch.config import Recipe, Specification
+from circlematch.config import Recipe, Specification, with_window
 from circlematch.errors import UsageError
 from circlematch.model import Card, Model
 from circlematch.nn.network import CircleMatch
@@ -18,8 +18,12 @@ def from_model(model: Model) -> CircleMatch:
     return network.eval()
 
 
-def to_model(network: CircleMatch, labels: tuple[str, ...], name: str = "mine", licence: str = "yours") -> Model:
-    """A network as a model that predicts, spots, saves and exports. `labels` are in the order of its scores.
+def to_model(
+    network: CircleMatch, labels: tuple[str, ...], name: str = "mine", licence: str = "yours", window: float = 1.0
+) -> Model:
+    """A network as a model that predicts, spots, saves and exports.
+
+    `labels` are in the order of its scores; `window` is the length of its clips in seconds.
 
     *unknown* and *silence* are no keywords. The model is called d<width>-`name`.
     """
@@ -34,6 +38,7 @@ def to_model(network: CircleMatch, labels: tuple[str, ...], name: str = "mine", 
         network=network.config,
         recipe=Recipe(),
         seed=0,
+        front_end=with_window(window),
     )
     tensors = network.tensors()
     check_tensors(tensors, network.config, "the network")

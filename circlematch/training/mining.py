@@ -25,7 +25,7 @@ LEAST = 0.1
 MOST = 20_000  # windows that are kept, the newest first
 NOISE_DBFS = -24.0  # of the noise that is searched; its peaks are up to 21.6 dB higher
 AROUND = 2  # windows: the encoder looks back and ahead by less
-CLIP, STEP = FRONT_END.clip_samples, BLOCK_FRAMES * FRONT_END.hop_samples
+STEP = BLOCK_FRAMES * FRONT_END.hop_samples
 
 Numbers = npt.NDArray[np.int64]
 
@@ -35,7 +35,7 @@ def hard_windows(engine: Engine, labels: Sequence[str], bank: Bank, threads: int
     probabilities = _of_keywords(engine, labels, bank.audio, threads)
     said = np.stack([~bank.lacking([label]) for label in labels], axis=1)  # (R, K)
     at = np.arange(len(probabilities)) * STEP
-    probabilities[said[bank.recording_at(at + CLIP // 2)]] = 0
+    probabilities[said[bank.recording_at(at + engine.clip_samples // 2)]] = 0
     highest = probabilities.max(axis=1)
     hard = np.flatnonzero(highest > LEAST)
     return at[hard[np.argsort(-highest[hard], kind="stable")]]
@@ -46,7 +46,7 @@ def hard_noise(engine: Engine, labels: Sequence[str], pool: NoisePool, threads: 
     if pool.background is None:
         return np.empty(0, np.int64)
     first, last = pool.background
-    noise = pool.samples[first : last + CLIP] * np.float32(32768 * 10 ** (NOISE_DBFS / 20))
+    noise = pool.samples[first : last + engine.clip_samples] * np.float32(32768 * 10 ** (NOISE_DBFS / 20))
     audio = np.clip(np.rint(noise), -32768, 32767).astype(np.int16)
     hard = _of_keywords(engine, labels, audio, threads).max(axis=1) > LEAST
     return first + np.flatnonzero(hard) * STEP
@@ -66,12 +66,12 @@ def _scores(engine: Engine, audio: npt.NDArray[np.int16], threads: int | None) -
     """The scores of every window. A thread's piece begins with windows of the piece before, whose scores are left out,
     and ends with the sound that the encoder looks ahead to.
     """
-    windows = max((audio.size - CLIP) // STEP - AROUND + 1, 0)
+    windows = max((audio.size - engine.clip_samples) // STEP - AROUND + 1, 0)
     out = np.empty((windows, engine.classes), dtype=np.float32)
 
     def run(piece: slice) -> None:
         first = max(piece.start - AROUND, 0)
-        scores = engine.window_scores(audio[first * STEP : (piece.stop - 1 + AROUND) * STEP + CLIP])
+        scores = engine.window_scores(audio[first * STEP : (piece.stop - 1 + AROUND) * STEP + engine.clip_samples])
         out[piece] = scores[piece.start - first :][: piece.stop - piece.start]
 
     in_slices(run, windows, threads)

@@ -13,9 +13,9 @@ import numpy.typing as npt
 
 from circlematch._engine import ffi, lib
 from circlematch.compact import LARGEST_WIDTH, MOST_CLASSES
-from circlematch.config import FRONT_END, LARGEST_BATCH, Network, Recipe
+from circlematch.config import FRONT_END, LARGEST_BATCH, FrontEnd, Network, Recipe
 from circlematch.errors import UsageError
-from circlematch.front_end import whole_clips
+from circlematch.front_end import Mixes, whole_clips
 from circlematch.machine import usable_cores
 from circlematch.parameters import Tensors, buffer_shapes, initial_tensors, parameter_shapes
 from circlematch.threads import MOST_THREADS
@@ -61,12 +61,19 @@ class NativeStep:
 
     name = "native"
 
-    def __init__(self, network: Network, recipe: Recipe, seed: int, threads: int | None = None) -> None:
+    def __init__(
+        self,
+        network: Network,
+        recipe: Recipe,
+        seed: int,
+        threads: int | None = None,
+        front_end: FrontEnd = FRONT_END,
+    ) -> None:
         if (reason := why_not_native(network, recipe)) is not None:
             raise UsageError(f"{reason}; give --step torch")
-        self.network, self.recipe = network, recipe
+        self.network, self.recipe, self.front_end = network, recipe, front_end
         self.threads = threads or usable_cores()
-        self.config = ffi.new("cm_train_config *", _config(network, recipe, self.threads))
+        self.config = ffi.new("cm_train_config *", _config(network, recipe, self.threads, front_end))
         size = lib.cm_train_size(self.config)
         try:
             self.block = np.zeros(size, dtype=np.uint8)
@@ -92,9 +99,9 @@ class NativeStep:
 
     def learn(self, batch: Batch, learning_rate: float) -> float:
         """One optimiser step; returns the mean loss of the batch."""
-        batch.clips.check()
+        self._check(batch.clips)
         mixes, recordings = batch.clips.pointers()
-        augmentation, noise = batch.plan.pointers(FRONT_END.clip_samples)
+        augmentation, noise = batch.plan.pointers(batch.clips.samples)
         targets = np.ascontiguousarray(batch.targets, np.float32)
         given = {
             "mixes": mixes,
@@ -124,7 +131,7 @@ class NativeStep:
     ) -> npt.NDArray[np.float32]:
         """Class scores in evaluation mode of the given rows of `clips`, or of all: (B, K). Negative is silence."""
         every = whole_clips(clips, np.arange(len(clips)) if rows is None else rows)
-        every.check()
+        self._check(every)
         out = np.empty((len(every), self.network.classes), dtype=np.float32)
         for start in range(0, len(every), self.recipe.batch_size):
             part = every[start : start + self.recipe.batch_size]
@@ -136,6 +143,11 @@ class NativeStep:
 
             self._together(score, keep=(mixes, recordings))
         return out
+
+    def _check(self, clips: Mixes) -> None:
+        clips.check()
+        if clips.samples != self.front_end.clip_samples:
+            raise UsageError(f"clips have {clips.samples} samples; the window has {self.front_end.clip_samples}")
 
     def _together(self, call: Callable[[int], object], keep: object) -> None:
         """Make one call on every thread of the team; inside the call the threads wait for one another.
@@ -213,7 +225,7 @@ def _close(train: Any, block: npt.NDArray[np.uint8]) -> None:
     del block
 
 
-def _config(network: Network, recipe: Recipe, threads: int) -> dict[str, Any]:
+def _config(network: Network, recipe: Recipe, threads: int, front_end: FrontEnd = FRONT_END) -> dict[str, Any]:
     """The engine's configuration."""
     same = ("width", "classes", "magnitude_epsilon", "leaky_slope", "dropout")
     flags = ("dense_bands", "mean_pooling", "circular_statistics", "cross_moments", "ordered_path")
@@ -221,6 +233,7 @@ def _config(network: Network, recipe: Recipe, threads: int) -> dict[str, Any]:
         **{name: getattr(network, name) for name in (*same, *flags)},
         **{name: getattr(recipe, name) for name in ("beta1", "beta2", "epsilon", "weight_decay")},
         "gradients_only": recipe.optimizer != "adamw",
+        "frames": front_end.clip_frames,
         "batch": recipe.batch_size,
         "threads": threads,
     }

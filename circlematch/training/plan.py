@@ -46,6 +46,11 @@ def specify(
                 f"the teacher {teacher.card.name} answers with {', '.join(teacher.labels)}; the data has "
                 f"{', '.join(dataset.labels)}; give a teacher that was trained on the same words"
             )
+        if teacher.window != dataset.front_end.window_s:
+            raise UsageError(
+                f"the teacher {teacher.card.name} has a window of {teacher.window:g} s, the clips last "
+                f"{dataset.front_end.window_s:g} s; give --window {teacher.window:g}, or another teacher"
+            )
     if SILENCE not in dataset.labels:
         recipe = replace(recipe, finish=replace(recipe.finish, silence_bias=0.0))
     if UNKNOWN not in dataset.labels:
@@ -59,6 +64,7 @@ def specify(
         recipe,
         seed,
         tuple(teacher_of(model) for model in teachers),
+        dataset.front_end,
     )
     return from_dict(Specification, to_dict(made))  # what a model file may not hold is refused before the training
 
@@ -120,14 +126,15 @@ def _to_plain(plan: Plan) -> dict[str, Any]:
 
 
 def _from_plain(plain: dict[str, Any]) -> Plan:
-    place = plain["source"]
+    place, specification = plain["source"], from_dict(Specification, plain["specification"])
     return Plan(
-        from_dict(Specification, plain["specification"]),
+        specification,
         Source(
             place["task"],
             Path(place["data"]),
             Path(place["archive"]) if place["archive"] else None,
             tuple(Path(path) for path in place["negatives"]),
+            specification.front_end.clip_ms,
         ),
         tuple(plain["teachers"]),
         plain["step"],

@@ -21,7 +21,7 @@ import numpy.typing as npt
 
 from circlematch.audio import read
 from circlematch.compact import compact
-from circlematch.config import DETECTION, Network, Recipe, Specification, to_dict
+from circlematch.config import DETECTION, FRONT_END, FrontEnd, Network, Recipe, Specification, to_dict
 from circlematch.data.active import words_of
 from circlematch.data.augment import Augmenter
 from circlematch.data.bank import load_bank
@@ -111,7 +111,7 @@ def perform(
 
 def _perform(run: Run, resume: bool, watchers: Sequence[Watcher] | None, say: Callable[[str], None]) -> Outcome:
     checkpoint = _starting_point(run, resume)
-    step = make_step(run.plan.step, run.network, run.recipe, run.seed, run.plan.threads)
+    step = make_step(run.plan.step, run.network, run.recipe, run.seed, run.plan.threads, run.specification.front_end)
     say(f"step: {step.name}")
     if checkpoint is not None:
         restore(step, checkpoint, run.folder / CHECKPOINT)
@@ -120,7 +120,7 @@ def _perform(run: Run, resume: bool, watchers: Sequence[Watcher] | None, say: Ca
     validation = load_split(run.dataset, "validation")
     sampler = EpochSampler(training, run.dataset.labels, run.recipe)
     mixer = _mixer(run, training, say)
-    augmenter = Augmenter(run.recipe.augmentation, pool)
+    augmenter = Augmenter(run.recipe.augmentation, pool, training.samples)
     material = TrainingSet(mixer, sampler, augmenter, _targets(run, training), run.recipe.batch_size, run.seed)
     if checkpoint is not None:
         mixer.hard = checkpoint.hard
@@ -161,7 +161,8 @@ class Miner:
         if epoch == 0:
             return
         recipe, labels, threads = self.run.recipe, self.run.dataset.labels, threads_of(self.step)
-        engine = Engine(compact(self.run.network, self.step.weights(), labels, BACKGROUND, DETECTION))
+        front_end = self.run.specification.front_end
+        engine = Engine(compact(self.run.network, self.step.weights(), labels, BACKGROUND, DETECTION, front_end))
         if recipe.augmentation.hard_silence:
             self.augmenter.pool.bring_to(epoch)
             self.augmenter.hard = hard_noise(engine, labels, self.augmenter.pool, threads)
@@ -219,7 +220,7 @@ def _noise_pool(run: Run, say: Callable[[str], None]) -> NoisePool:
                 say(f"left out: {error}")
             else:
                 recordings.append(samples[: int((1 - HELD_OUT_NOISE) * samples.size)])
-    return make_pool(run.seed, recordings)
+    return make_pool(run.seed, recordings, run.dataset.front_end.clip_samples)
 
 
 def _starting_point(run: Run, resume: bool) -> Checkpoint | None:
@@ -237,12 +238,19 @@ def _starting_point(run: Run, resume: bool) -> Checkpoint | None:
     return checkpoint
 
 
-def make_step(kind: str, network: Network, recipe: Recipe, seed: int, threads: int | None = None) -> Step:
+def make_step(
+    kind: str,
+    network: Network,
+    recipe: Recipe,
+    seed: int,
+    threads: int | None = None,
+    front_end: FrontEnd = FRONT_END,
+) -> Step:
     """The training step by name; "auto" is the engine's wherever it can train the network."""
     if kind not in STEPS:
         raise UsageError(f"no step is called {kind!r}; there are {', '.join(STEPS)}")
     if kind == "native" or (kind == "auto" and why_not_native(network, recipe) is None):
-        return NativeStep(network, recipe, seed, threads)
+        return NativeStep(network, recipe, seed, threads, front_end)
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # torch's threads spin, and starve on a core that is shared
     require("torch", extra="torch", purpose="training with the PyTorch step")
     from circlematch.nn.network import CircleMatch

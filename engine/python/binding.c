@@ -14,10 +14,11 @@ void cm_score_clips(cm_stream *stream, const int16_t *clips, int64_t samples, co
     }
 }
 
-/* The opening keeps what of a chunk is in the recording's first second. */
+/* The opening keeps what of a chunk is in the recording's first window. */
 static void keep_opening(cm_recording *recording, const int16_t *i16, const float *f32, size_t count)
 {
-    for (size_t i = 0; i < count && recording->samples + (int64_t)i < CM_SAMPLE_RATE; i++)
+    const int64_t window = (int64_t)recording->stream->model->frames * CM_HOP;
+    for (size_t i = 0; i < count && recording->samples + (int64_t)i < window; i++)
         recording->opening[recording->samples + (int64_t)i] = i16 ? sample_of_i16(i16[i]) : f32[i];
     recording->samples += (int64_t)count;
 }
@@ -49,7 +50,8 @@ int64_t cm_hear_f32(cm_recording *recording, const float *samples, size_t count)
 /* The newest unit frame that the stream keeps. */
 static void newest_frame(const cm_stream *stream, float *frame)
 {
-    const int half = stream->sizes.half, width = stream->model->width / 2, last = stream->place ? stream->place - 1 : T - 1;
+    const int half = stream->sizes.half, width = stream->model->width / 2, T = stream->model->frames;
+    const int last = stream->place ? stream->place - 1 : T - 1;
     const cm_kept *kept = stream->kept + last * stream->sizes.frame;
     for (int d = 0; d < 2 * width; d++)
         frame[d] = (float)(d < width ? kept[d] : kept[half + d - width]);
@@ -98,7 +100,7 @@ int64_t cm_window_scores(cm_stream *stream, const int16_t *samples, int64_t coun
 
 void cm_unit_frames(cm_stream *stream, const float *picture, float *frames)
 {
-    const int half = stream->sizes.half, width = stream->model->width / 2;
+    const int half = stream->sizes.half, width = stream->model->width / 2, T = stream->model->frames;
     cm_reset(stream);
     stream->one_clip = 1;
     for (int t = 0; t < T; t++, stream->pictures++) {

@@ -29,14 +29,14 @@ int64_t cm_compact_pool_push_i16(cm_stream *const *streams, const int16_t *sampl
 int64_t cm_compact_pool_push_f32(cm_stream *const *streams, const float *samples, const int64_t *starts, int64_t count,
                                  cm_pool_hit *hits);
 
-/* Scores (count, K) of one-second clips: of row rows[i] of `clips` (any number, samples). A negative row is silence. */
+/* Scores (count, K) of clips: of row rows[i] of `clips` (any number, samples). A negative row is silence. */
 void cm_score_clips(cm_stream *stream, const int16_t *clips, int64_t samples, const int64_t *rows, int64_t count,
                     float *scores);
 
-/* A recording that a Spotter hears: its stream, its length so far, and its first second. */
+/* A recording that a Spotter hears: its stream, its length so far, and its first window. */
 typedef struct {
     cm_stream *stream;
-    float *opening;             /* (16,000) the first second, zeros beyond the end */
+    float *opening;             /* (160 T) the first window, zeros beyond the end */
     int64_t samples;            /* of the recording so far */
 } cm_recording;
 
@@ -52,7 +52,7 @@ void cm_embed(cm_stream *stream, const float *samples, size_t count, float *fram
  * Returns how many there were. */
 int64_t cm_window_scores(cm_stream *stream, const int16_t *samples, int64_t count, int64_t most, float *scores);
 
-/* The unit frames (100, D) of a log-mel spectrogram (32, 100), or with mean pooling its features. Resets the stream. */
+/* The unit frames (T, D) of a log-mel spectrogram (32, T), or with mean pooling its features. Resets the stream. */
 void cm_unit_frames(cm_stream *stream, const float *picture, float *frames);
 
 #endif

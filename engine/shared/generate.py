@@ -11,7 +11,7 @@ are kept in the repository, so that building needs a C compiler and nothing else
 from __future__ import annotations
 
 import sys
-from math import comb, cos, log, log10, pi, sin
+from math import cos, log10, pi, sin
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
@@ -20,7 +20,6 @@ from circlematch.compact import (
     LARGEST_POWER,
     LARGEST_SCALE,
     LARGEST_WIDTH,
-    LOG_PATHS,
     MAGIC,
     MOST_CHANNELS,
     MOST_CLASSES,
@@ -29,8 +28,10 @@ from circlematch.compact import (
     NORM_EPSILON,
     NORM_MOMENTUM,
     QUAD,
+    TAG_CIRCLE,
     TAG_EACH,
     TAG_HITS,
+    circle,
     front_end_number,
 )
 from circlematch.config import (
@@ -41,6 +42,7 @@ from circlematch.config import (
     LARGEST_OFFSET_MS,
     LONGEST_REFRACTORY_MS,
     MOST_WINDOWS,
+    WINDOWS_MS,
     FrontEnd,
     Network,
 )
@@ -135,7 +137,9 @@ def numbers(front_end: FrontEnd) -> str:
         "CM_HALF_FFT": (front_end.fft_size // 2, "points of the complex transform that computes it"),
         "CM_MEL_BANDS": (front_end.mel_bands, "F"),
         "CM_MEL_WEIGHTS": (sum(map(len, mel_bins(front_end)[1])), "of all bands"),
-        "CM_CLIP_FRAMES": (front_end.clip_frames, "frames of one second, which is a clip or a window"),
+        "CM_USUAL_FRAMES": (front_end.clip_frames, "T, frames of a window, where a model does not say"),
+        "CM_LEAST_FRAMES": (WINDOWS_MS[0] // front_end.hop_ms, "of a window"),
+        "CM_MOST_FRAMES": (WINDOWS_MS[-1] // front_end.hop_ms, "of a window"),
         "CM_FRONT_END_NUMBER": (f"{front_end_number(front_end):#010x}u", "identifies these settings in a model"),
         "CM_INVERSE_POWER_FLOOR": (real(1 / front_end.power_floor), "1 / the power that counts as silence"),
         "CM_FASTEST": (FASTEST, "highest playback speed of an augmented clip"),
@@ -143,10 +147,9 @@ def numbers(front_end: FrontEnd) -> str:
     return guarded("NUMBERS", defines(rows))
 
 
-def network(front_end: FrontEnd, net: Network) -> str:
+def network(net: Network) -> str:
     """network.h: the sizes of every network that the engine runs."""
     runs: dict[str, tuple[object, str]] = {
-        "T": ("CM_CLIP_FRAMES", "frames in a window"),
         "BANDS": ("CM_MEL_BANDS", "F"),
         "ROWS": ("(BANDS / 2)", "after the first convolution, whose stride halves the frequency axis"),
         "CONV_FRAMES": (5, "frames of the first convolution's kernel"),
@@ -155,8 +158,6 @@ def network(front_end: FrontEnd, net: Network) -> str:
         "PROTOTYPES": (net.prototypes, "M"),
         "HARMONICS": (net.harmonics, "Q"),
         "DESCRIPTOR": (net.descriptor_size, "numbers of f in Eq. (9)"),
-        "LOG_FRAMES": (real(log(front_end.clip_frames)), "log T, Eq. (3)"),
-        "LOG_PATHS": (f"{LOG_PATHS}f", "log of T choose M, Eq. (8), 2e-6 too low, as in the released models' scores"),
     }
     detector: dict[str, tuple[object, str]] = {
         "BLOCK_FRAMES": (BLOCK_FRAMES, "frames from one window to the next"),
@@ -171,13 +172,17 @@ def network(front_end: FrontEnd, net: Network) -> str:
         "MODEL_MAGIC": (f"{int.from_bytes(MAGIC, 'little'):#x}u", f'"{MAGIC.decode()}", the first word of a model'),
         "TAG_HITS": (f"{int.from_bytes(TAG_HITS, 'little'):#x}u", f'"{TAG_HITS.decode()}", the detector'),
         "TAG_EACH": (f"{int.from_bytes(TAG_EACH, 'little'):#x}u", f'"{TAG_EACH.decode()}", a threshold for each class'),
+        "TAG_CIRCLE": (
+            f"{int.from_bytes(TAG_CIRCLE, 'little'):#x}u",
+            f'"{TAG_CIRCLE.decode()}", the circle of a window',
+        ),
         "QUAD": (QUAD, "outputs that are computed side by side"),
         "LARGEST_WIDTH": (LARGEST_WIDTH, "of D"),
         "MOST_CLASSES": (MOST_CLASSES, "of K"),
         "MOST_CHANNELS": (MOST_CHANNELS, "of the first two convolutions"),
         "MOST_FEATURES": (MOST_FEATURES, "of a group of rows"),
         "MOST_FILTERS": (MOST_FILTERS, "lifting filters"),
-        "LARGEST_SCALE": (f"{LARGEST_SCALE}f", "of alpha: a hundred times e^80 is within float32"),
+        "LARGEST_SCALE": (f"{LARGEST_SCALE}f", "of alpha: two hundred times e^80 is within float32"),
         "LARGEST_POWER": (f"{LARGEST_POWER}f", "of 1 / tau: five responses of 80 give 2^9234, an exponent of 16 bits"),
     }
     return guarded(
@@ -192,7 +197,7 @@ def network(front_end: FrontEnd, net: Network) -> str:
     )
 
 
-def training(front_end: FrontEnd, net: Network) -> str:
+def training(net: Network) -> str:
     """train/sizes.h: the sizes of every network that the engine trains."""
     rows: dict[str, tuple[object, str]] = {
         "CONV_CHANNELS": (net.conv_channels, "of the first two convolutions"),
@@ -203,7 +208,6 @@ def training(front_end: FrontEnd, net: Network) -> str:
         "NORM_MOMENTUM": (NORM_MOMENTUM, "of its running statistics"),
         "MOST_THREADS": (MOST_THREADS, "of a training step"),
         "LARGEST_BATCH": (LARGEST_BATCH, "of a training step"),
-        "PATHS": (f"{comb(front_end.clip_frames, net.prototypes)}.0", "ordered paths through a window, T choose M"),
     }
     return guarded("SIZES", defines(rows))
 
@@ -212,7 +216,6 @@ def tables(front_end: FrontEnd) -> str:
     """tables.h: the arrays."""
     half = front_end.fft_size // 2
     first, weights = mel_bins(front_end)
-    circle = [2 * pi * t / front_end.clip_frames for t in range(front_end.clip_frames)]
     turn = [-2 * pi * k / front_end.fft_size for k in range(3 * front_end.fft_size // 4)]
     first_turn = [turn[2 * i * n] for i in (1, 2, 3) for n in range(half // 4)]
     return guarded(
@@ -232,9 +235,9 @@ def tables(front_end: FrontEnd) -> str:
         array("uint8_t", "cm_mel_first", [str(v) for v in first], "CM_MEL_BANDS"),
         array("uint8_t", "cm_mel_count", [str(len(row)) for row in weights], "CM_MEL_BANDS"),
         array("float", "cm_mel_weight", [real(v) for row in weights for v in row], "CM_MEL_WEIGHTS"),
-        "/* The angles of a clip's frames on the circle, Eq. (5). */",
-        array("float", "cm_circle_cos", [real(cos(a)) for a in circle], "CM_CLIP_FRAMES"),
-        array("float", "cm_circle_sin", [real(sin(a)) for a in circle], "CM_CLIP_FRAMES"),
+        "/* The circle of the usual window: cosine and sine of each frame's angle, Eq. (5); log T, Eq. (3);"
+        "\n * log of T choose M, Eq. (8). */",
+        array("float", "cm_usual_circle", [real(v) for v in circle(front_end)], "2 * CM_USUAL_FRAMES + 2"),
     )
 
 
@@ -243,9 +246,9 @@ def headers() -> dict[Path, str]:
     net = Network()
     return {
         HERE / "numbers.h": numbers(FRONT_END),
-        HERE / "network.h": network(FRONT_END, net),
+        HERE / "network.h": network(net),
         HERE / "tables.h": tables(FRONT_END),
-        HERE.parent / "train" / "sizes.h": training(FRONT_END, net),
+        HERE.parent / "train" / "sizes.h": training(net),
     }
 
 

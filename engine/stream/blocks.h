@@ -1,4 +1,4 @@
-/* The window as ten blocks of ten frames: nine finished blocks and the open one.
+/* The window as blocks of ten frames: ten for a second, nine finished blocks and the open one.
  *
  * A block holds the circular sums and the path product of its own frames. A decision adds the sums and multiplies the
  * products. Nothing is ever subtracted, so rounding errors do not accumulate.
@@ -11,7 +11,11 @@
 #include "matching.h"
 #include "ordered_path.h"
 
-#define FINISHED (T / BLOCK_FRAMES - 1)
+/* The finished blocks of a window. */
+CM_INLINE int finished_count(const cm_model *model)
+{
+    return frames_of(model) / BLOCK_FRAMES - 1;
+}
 
 /* A block in full precision. */
 typedef struct {
@@ -76,15 +80,15 @@ static void block_frame(const cm_model *model, const cm_weights *w, const cm_siz
         exponentials_and_fourths(x, path_x, at, N);
     else
         exponentials_and_powers(x, path_x, at, N, model->path_power);
-    circular_add(block->sums, x, N, frame);
+    circular_add(block->sums, x, N, model->circle, frames_of(model), frame);
     path_frame(block->path, block->path_at, path_x, at, n->classes);
 }
 
-/* Finished block `number`, counted from the oldest. */
-CM_INLINE uint8_t *finished_block(uint8_t *finished, size_t size, int oldest, int number)
+/* Finished block `number` of `count`, counted from the oldest. */
+CM_INLINE uint8_t *finished_block(uint8_t *finished, size_t size, int count, int oldest, int number)
 {
     const int place = oldest + number;
-    return finished + (size_t)(place < FINISHED ? place : place - FINISHED) * size;
+    return finished + (size_t)(place < count ? place : place - count) * size;
 }
 
 #ifdef CM_COMPACT

@@ -10,17 +10,17 @@
 #ifndef CM_CIRCULAR_H
 #define CM_CIRCULAR_H
 
-#include "../shared/tables.h"
 #include "model.h"
 
 #define STATISTICS (1 + 2 * HARMONICS)
 
-/* Adds the frame at place `frame` of the circle: sums is (5, count), x is (count). */
-CM_INLINE void circular_add(float *restrict sums, const float *restrict x, int count, int frame)
+/* Adds the frame at place `frame` of the circle: sums is (5, count), x is (count). `circle` is that of T frames. */
+CM_INLINE void circular_add(float *restrict sums, const float *restrict x, int count, const float *circle, int T,
+                            int frame)
 {
     const int twice = 2 * frame < T ? 2 * frame : 2 * frame - T;
-    const float c1 = cm_circle_cos[frame], s1 = cm_circle_sin[frame];
-    const float c2 = cm_circle_cos[twice], s2 = cm_circle_sin[twice];
+    const float c1 = circle[frame], s1 = circle[T + frame];
+    const float c2 = circle[twice], s2 = circle[T + twice];
     CM_INDEPENDENT for (int i = 0; i < count; i++) {
         sums[i] += x[i];
         sums[count + i] += x[i] * c1;

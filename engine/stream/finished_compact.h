@@ -57,7 +57,7 @@ CM_INLINE uint16_t nearest(float x)
     return (uint16_t)out.bits;
 }
 
-/* Keeps sums below the 16-bit limit: each of the nine additions may round up. */
+/* Keeps sums below the 16-bit limit: each of the additions, at most nineteen, may round up by a half. */
 #define ROOM (32752.0f / 32768.0f)
 
 /* A curve of a finished block: four moments and the sum, in units of 2^(exponent - 15) and half of that. */
@@ -127,7 +127,7 @@ static void block_store(const cm_model *model, const cm_sizes *n, const cm_packi
 }
 
 /* Adds the sums of a block to those of the oldest block, which leaves the window after the next decision. One block is
- * added with each frame, so that the decision finds the sums of all nine in one place. */
+ * added with each frame, so that the decision finds the sums of all in one place. */
 static void finished_gather(const cm_model *model, const cm_sizes *n, uint8_t *oldest, uint8_t *block)
 {
     cm_packed_curve *to = (cm_packed_curve *)(void *)oldest;

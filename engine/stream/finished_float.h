@@ -27,7 +27,7 @@ static void block_store(const cm_model *model, const cm_sizes *n, const cm_packi
     memcpy(to + sums + path, block->path_at, sizeof(cm_exponent) * path_count(model, n));
 }
 
-/* Does nothing: finished_sums adds nine blocks of floats fast enough. */
+/* Does nothing: finished_sums adds all blocks of floats fast enough. */
 CM_INLINE void finished_gather(const cm_model *model, const cm_sizes *n, uint8_t *oldest, uint8_t *block)
 {
     (void)model, (void)n, (void)oldest, (void)block;
@@ -37,9 +37,9 @@ CM_INLINE void finished_gather(const cm_model *model, const cm_sizes *n, uint8_t
 static void finished_sums(const cm_model *model, const cm_sizes *n, uint8_t *finished, size_t size, int oldest,
                           float *restrict total)
 {
-    const int count = (int)sums_count(model, n);
-    for (int b = 0; b < FINISHED; b++) {
-        const float *sums = (const float *)(const void *)finished_block(finished, size, oldest, b);
+    const int count = (int)sums_count(model, n), blocks = finished_count(model);
+    for (int b = 0; b < blocks; b++) {
+        const float *sums = (const float *)(const void *)finished_block(finished, size, blocks, oldest, b);
         for (int i = 0; i < count; i++)
             total[i] += sums[i];
     }

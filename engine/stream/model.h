@@ -15,7 +15,7 @@
  *     40  lifting filters, two for each block
  *     44  M prototypes, 5
  *     48  Q harmonics, 2
- *     52  frames in a window, 100
+ *     52  T frames in a window, a multiple of 10 from CM_LEAST_FRAMES to CM_MOST_FRAMES
  *     56  number of the front end of its training, CM_FRONT_END_NUMBER
  *     60  float: slope of LeakyReLU
  *     64  float: 1 / tau_p
@@ -32,6 +32,7 @@
  *
  *     "Hits"  windows, agreeing, refractory time, offset of start and of end (int32, times in milliseconds)
  *     "Each"  float: the threshold of each of the K classes
+ *     "Circ"  float: the circle of the window, (2 T + 2) as in cm_model; a model with T = 100 needs none
  *
  * The engine skips a field whose tag it does not know if the tag begins with a small letter. It refuses the model if it
  * begins with a capital, because the model would then behave differently.
@@ -45,10 +46,19 @@
 
 #include "../circlematch.h"
 #include "../shared/network.h"
+#include "../shared/tables.h"
 #include "quad.h"
 
 #define FLAG_MEAN_POOLING 1
 #define HEADER_WORDS 22
+#ifdef CM_FRAMES
+#define SHORTEST_WINDOW CM_FRAMES
+#define LONGEST_WINDOW CM_FRAMES
+#else
+#define SHORTEST_WINDOW CM_LEAST_FRAMES
+#define LONGEST_WINDOW CM_MOST_FRAMES
+#endif
+#define LARGEST_LOG_PATHS 22  /* of 200 choose 5: 21.7 */
 
 enum { AT_MAGIC, AT_VERSION, AT_SIZE, AT_CHECKSUM, AT_FLAGS, AT_CLASSES, AT_WIDTH, AT_CHANNELS, AT_GROUPS, AT_FEATURES,
        AT_FILTERS, AT_PROTOTYPES, AT_HARMONICS, AT_WINDOW, AT_FRONT_END, AT_SLOPE, AT_POWER, AT_EPSILON, AT_SCALE,
@@ -81,6 +91,18 @@ typedef struct {
     const float *linear;                        /* (frame, classes), with mean pooling */
     const float *bias;                          /* (classes) */
 } cm_weights;
+
+/* T, frames of a window. With CM_FRAMES the engine is built for windows of so many frames only, which saves some
+ * instructions on a microcontroller. */
+CM_INLINE int frames_of(const cm_model *model)
+{
+#ifdef CM_FRAMES
+    (void)model;
+    return CM_FRAMES;
+#else
+    return model->frames;
+#endif
+}
 
 static cm_sizes sizes_of(const cm_model *model)
 {
@@ -188,7 +210,8 @@ static cm_status read_header(cm_model *model, const uint32_t *word, size_t size)
     const uint32_t groups = word[AT_GROUPS], filters = word[AT_FILTERS];
     float number[HEADER_WORDS];
     memcpy(number, word, sizeof number);
-    if (word[AT_PROTOTYPES] != PROTOTYPES || word[AT_HARMONICS] != HARMONICS || word[AT_WINDOW] != T
+    if (word[AT_PROTOTYPES] != PROTOTYPES || word[AT_HARMONICS] != HARMONICS
+        || !between(word[AT_WINDOW], SHORTEST_WINDOW, LONGEST_WINDOW) || word[AT_WINDOW] % BLOCK_FRAMES
         || word[AT_FRONT_END] != CM_FRONT_END_NUMBER || word[AT_FLAGS] > FLAG_MEAN_POOLING)
         return CM_ERROR_UNSUPPORTED;
     if (!between(word[AT_CLASSES], 2, MOST_CLASSES) || !between(word[AT_WIDTH], 4, LARGEST_WIDTH) || word[AT_WIDTH] % 2
@@ -206,6 +229,7 @@ static cm_status read_header(cm_model *model, const uint32_t *word, size_t size)
     model->mean_pooling = (int32_t)(word[AT_FLAGS] & FLAG_MEAN_POOLING);
     model->classes = (int32_t)word[AT_CLASSES];
     model->width = (int32_t)word[AT_WIDTH];
+    model->frames = (int32_t)word[AT_WINDOW];
     model->channels = (int32_t)word[AT_CHANNELS];
     model->groups = (int32_t)groups;
     model->group_features = (int32_t)word[AT_FEATURES];
@@ -233,6 +257,19 @@ static int within(int32_t value, int32_t least, int32_t most)
     return value >= least && value <= most;
 }
 
+/* Reads the circle of a window. */
+static cm_status read_circle(cm_model *model, const float *numbers, size_t count)
+{
+    const size_t angles = 2 * (size_t)frames_of(model);
+    if (count != angles + 2)
+        return CM_ERROR_DAMAGED;
+    for (size_t i = 0; i < count; i++)
+        if (!(numbers[i] >= (i < angles ? -1 : 0) && numbers[i] <= (i < angles ? 1 : LARGEST_LOG_PATHS)))
+            return CM_ERROR_DAMAGED;
+    model->circle = numbers;
+    return CM_OK;
+}
+
 /* Reads the settings of the detector. */
 static cm_status read_hits(cm_model *model, const int32_t *numbers, size_t count)
 {
@@ -251,6 +288,7 @@ static cm_status read_hits(cm_model *model, const int32_t *numbers, size_t count
 /* Reads the fields in `size` bytes. */
 static cm_status read_fields(cm_model *model, const uint8_t *bytes, size_t size)
 {
+    model->circle = frames_of(model) == CM_USUAL_FRAMES ? cm_usual_circle : NULL;
     while (size) {
         uint32_t head[2];
         if (size < sizeof head)
@@ -266,6 +304,8 @@ static cm_status read_fields(cm_model *model, const uint8_t *bytes, size_t size)
             model->thresholds = (const float *)(const void *)bytes;
             if (head[1] / 4 != (uint32_t)model->classes || !all_probabilities(model->thresholds, head[1] / 4))
                 status = CM_ERROR_DAMAGED;
+        } else if (head[0] == TAG_CIRCLE) {
+            status = read_circle(model, (const float *)(const void *)bytes, head[1] / 4);
         } else if (!(head[0] & 0x20u)) {
             status = CM_ERROR_UNSUPPORTED;
         }
@@ -273,7 +313,7 @@ static cm_status read_fields(cm_model *model, const uint8_t *bytes, size_t size)
             return status;
         bytes += head[1], size -= head[1];
     }
-    return CM_OK;
+    return model->circle ? CM_OK : CM_ERROR_DAMAGED;
 }
 
 cm_status cm_model_open(cm_model *model, const void *bytes, size_t size)

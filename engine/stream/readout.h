@@ -18,13 +18,14 @@ CM_INLINE void readout_entry(float *score, float beta, float entry, int index)
 
 /* Strength, Eq. (3), moments, Eq. (5), and magnitudes, Eq. (6), of prototype s. Adds them to the scores and writes the
  * first moment to `moment`, (2, classes). */
-CM_INLINE void readout_curve(const cm_weights *w, const cm_sizes *n, float epsilon, const float *sums, int s,
+CM_INLINE void readout_curve(const cm_model *model, const cm_weights *w, const cm_sizes *n, const float *sums, int s,
                              float *restrict moment, float *restrict scores)
 {
+    const float log_frames = model->circle[2 * frames_of(model)], epsilon = model->magnitude_epsilon;
     const int K = n->classes, N = n->responses;
     const float *x = sums + s * K;
     for (int k = 0; k < K; k++)
-        readout_entry(scores + k, w->beta[s], cm_log(x[k]) - LOG_FRAMES, s);
+        readout_entry(scores + k, w->beta[s], cm_log(x[k]) - log_frames, s);
     for (int q = HARMONICS - 1; q >= 0; q--) {
         const float *re = x + (1 + 2 * q) * N, *im = x + (2 + 2 * q) * N;
         const int index = PROTOTYPES + q * PROTOTYPES + s;
@@ -53,10 +54,10 @@ CM_INLINE void readout_cross(const cm_weights *w, const cm_sizes *n, const float
 CM_INLINE void readout_path(const cm_model *model, const cm_weights *w, const cm_sizes *n, const float *values,
                             const cm_exponent *exponents, float *restrict scores)
 {
-    const float scale = 1.0f / (model->path_power * PROTOTYPES);
+    const float scale = 1.0f / (model->path_power * PROTOTYPES), log_paths = model->circle[2 * frames_of(model) + 1];
     for (int k = 0; k < n->classes; k++) {
         const float total = cm_log(values[k]) + (float)exponents[k] * CM_LOG_TWO;
-        readout_entry(scores + k, w->beta[DESCRIPTOR - 1], scale * (total - LOG_PATHS), DESCRIPTOR - 1);
+        readout_entry(scores + k, w->beta[DESCRIPTOR - 1], scale * (total - log_paths), DESCRIPTOR - 1);
     }
 }
 
@@ -69,7 +70,7 @@ static void readout(const cm_model *model, const cm_weights *w, const cm_sizes *
     float *before = scratch, *after = before + 2 * K;
     memcpy(scores, w->bias, sizeof(float) * (size_t)K);
     for (int s = 0; s < PROTOTYPES; s++) {
-        readout_curve(w, n, model->magnitude_epsilon, sums, s, after, scores);
+        readout_curve(model, w, n, sums, s, after, scores);
         if (s > 0)
             readout_cross(w, n, before, after, s - 1, scores);
         float *swap = before;

@@ -15,19 +15,20 @@
 #endif
 
 /* How many kept frames the pass reads with frame `in_block` of a block: one with the first, which also stores the
- * previous block, one with the last, which also decides, and six with each of the others. A block reads half a window. */
-CM_INLINE int span_share(int in_block)
+ * previous block, one with the last, which also decides, and the same number, six for a second, with each of the others.
+ * A block reads half a window. */
+CM_INLINE int span_share(int T, int in_block)
 {
-    return in_block == 0 || in_block == BLOCK_FRAMES - 1 ? 1 : 6;
+    const int others = BLOCK_FRAMES - 2;
+    return in_block == 0 || in_block == BLOCK_FRAMES - 1 ? 1 : (T / 2 - 2 + others - 1) / others;
 }
 
 /* Reads the next `count` frames of the window. */
 static void span_go_on(cm_stream *stream, int count)
 {
     const cm_sizes *n = &stream->sizes;
+    const int T = frames_of(stream->model);
     cm_span *span = &stream->span;
-    if (span->next == T)
-        return;
     const float *prototypes = stream->weights.prototypes + span->label;
     const float scale = stream->model->path_power * KEPT_UNIT;
     for (; count && span->next < T; count--, span->next++) {
@@ -49,6 +50,7 @@ static void span_go_on(cm_stream *stream, int count)
 /* Begins a pass over the newest window. */
 static void span_begin(cm_stream *stream, int label)
 {
+    const int T = frames_of(stream->model);
     cm_span *span = &stream->span;
     memset(&span->path, 0, sizeof span->path);
     for (int s = 0; s < PROTOTYPES; s++)
@@ -70,18 +72,19 @@ CM_INLINE int64_t span_time(int64_t time_ms, int64_t pushed_ms)
 /* Finishes the pass. Start and end are in milliseconds from the start of the recording, and not after its end. */
 static void span_end(cm_stream *stream, int64_t *start_ms, int64_t *end_ms)
 {
+    const int T = frames_of(stream->model);
     const int64_t pushed_ms = stream->samples_pushed / (CM_SAMPLE_RATE / 1000);
     const cm_path_span *path = &stream->span.path;
     const int64_t begin = stream->span.first_frame * HOP_MS;
-    float first = 0, last = T - 1;
+    float first = 0, last = (float)(T - 1);
     span_go_on(stream, T);
     if (!stream->model->mean_pooling) {
         const float inverse = 1.0f / path->sum[PROTOTYPES - 1];
         first = path->first[PROTOTYPES - 1] * inverse;
         last = path->last * inverse;
     }
-    *start_ms = span_time(begin + (int32_t)(cm_limit(first, T) * HOP_MS + 0.5f) + stream->model->start_offset_ms, pushed_ms);
-    *end_ms = span_time(begin + (int32_t)((cm_limit(last, T) + 1) * HOP_MS + 0.5f) + stream->model->end_offset_ms,
+    *start_ms = span_time(begin + (int32_t)(cm_limit(first, (float)T) * HOP_MS + 0.5f) + stream->model->start_offset_ms, pushed_ms);
+    *end_ms = span_time(begin + (int32_t)((cm_limit(last, (float)T) + 1) * HOP_MS + 0.5f) + stream->model->end_offset_ms,
                         pushed_ms);
 }
 

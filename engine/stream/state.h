@@ -72,13 +72,13 @@ struct cm_stream {
     cm_encoder encoder;
     cm_block open;              /* the block that frames are added to */
     cm_block cut;               /* the part of the oldest, overwritten block in a window that ends inside a block */
-    uint8_t *finished;          /* (9) blocks */
+    uint8_t *finished;          /* (T / 10 - 1) blocks */
     size_t finished_size;
     int place, in_block;        /* where the next frame goes, on the circle and in its block */
     int blocks, oldest;         /* how many blocks are finished, and the place of the oldest */
     float *row;                 /* (M, classes) top row of the product of the blocks that were multiplied so far */
     cm_exponent *row_at;
-    cm_kept *kept;              /* (100, frame) unit frames, or features with mean pooling */
+    cm_kept *kept;              /* (T, frame) unit frames, or features with mean pooling */
     int64_t frames;             /* frames that the encoder has given */
 
     float *scores, *probabilities;
@@ -142,12 +142,12 @@ static size_t stream_lay_out(const cm_model *model, const cm_sizes *n, uint8_t *
     PLACE(open.sums, sums);
     PLACE(open.path, paths);
     PLACE(row, rows);
-    PLACE(finished, FINISHED * block);
+    PLACE(finished, (size_t)finished_count(model) * block);
     PLACE(samples, CM_WINDOW);
     PLACE(open.path_at, paths);
     PLACE(row_at, rows);
     PLACE(detection.last, model->windows * model->classes);
-    PLACE(kept, T * n->frame);
+    PLACE(kept, frames_of(model) * n->frame);
     PLACE(detection.flags, model->classes);
 #ifndef CM_COMPACT
     PLACE(cut.sums, sums);
@@ -252,7 +252,7 @@ void cm_reset(cm_stream *stream)
     stream->one_clip = 0;
     stream->newest = -1;
     block_clear(stream->model, n, &stream->open);
-    stream->span.next = T;
+    stream->span.next = frames_of(stream->model);
     detection_reset(&stream->detection, stream->model->classes);
 }
 

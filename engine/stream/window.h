@@ -35,7 +35,7 @@ static void softmax(const float *restrict scores, int count, float *restrict out
 /* Finished block `number`, counted from the oldest. */
 CM_INLINE uint8_t *finished(const cm_stream *stream, int number)
 {
-    return finished_block(stream->finished, stream->finished_size, stream->oldest, number);
+    return finished_block(stream->finished, stream->finished_size, finished_count(stream->model), stream->oldest, number);
 }
 
 /* Multiplies the row by its product, from the right. */
@@ -67,7 +67,7 @@ static void decide(cm_stream *stream, const cm_block *cut)
     finished_sums(model, n, stream->finished, stream->finished_size, stream->oldest, total);
     if (model->mean_pooling) {
         for (size_t i = 0; i < count; i++)
-            total[i] *= 1.0f / T;
+            total[i] *= 1.0f / (float)frames_of(model);
         map(stream->scores, total, stream->weights.linear, stream->weights.bias, NULL, n->frame, n->classes);
     } else {
         const int last = (PROTOTYPES - 1) * n->classes;
@@ -91,7 +91,7 @@ CM_INLINE void rebuild_cut(cm_stream *stream)
 {
     block_clear(stream->model, &stream->sizes, &stream->cut);
     for (int i = 1; i < BLOCK_FRAMES - stream->in_block; i++) {
-        const int place = (stream->place + i) % T;
+        const int place = (stream->place + i) % frames_of(stream->model);
         add_frame(stream, &stream->cut, stream->kept + place * stream->sizes.frame, place);
     }
 }
@@ -101,41 +101,43 @@ CM_INLINE void decide_anywhere(cm_stream *stream)
     rebuild_cut(stream);
     if (!stream->model->mean_pooling) {
         begin_row(stream, &stream->cut);
-        for (int b = 0; b < FINISHED; b++)
+        for (int b = 0; b < finished_count(stream->model); b++)
             chain_finished(stream, b);
     }
     decide(stream, &stream->cut);
 }
 #endif
 
-/* Prepares the next decision: each frame of the open block adds one finished block. So the work of a decision is spread
- * over ten frames. */
-CM_INLINE void take_in_a_block(cm_stream *stream)
+/* Prepares the next decision: each frame of the open block but the last adds its share of the finished blocks, one if
+ * the window is a second. So the work of a decision is spread over the block. */
+CM_INLINE void take_in_blocks(cm_stream *stream)
 {
-    const int number = stream->in_block;
-    if (number > 0 && number < FINISHED)
-        finished_gather(stream->model, &stream->sizes, finished(stream, 0), finished(stream, number));
-    if (stream->model->mean_pooling || number >= FINISHED)
-        return;
-    if (number == 0)
+    const int count = finished_count(stream->model), share = (count + BLOCK_FRAMES - 2) / (BLOCK_FRAMES - 1);
+    const int first = stream->in_block * share, end = first + share < count ? first + share : count;
+    if (first == 0 && !stream->model->mean_pooling)
         begin_row(stream, NULL);
-    chain_finished(stream, number);
+    for (int number = first; number < end; number++) {
+        if (number > 0)
+            finished_gather(stream->model, &stream->sizes, finished(stream, 0), finished(stream, number));
+        if (!stream->model->mean_pooling)
+            chain_finished(stream, number);
+    }
 }
 
 /* Computes scores if a window ends with the newest frame. Returns whether it does. */
 CM_INLINE int score_window(cm_stream *stream)
 {
-    if (stream->blocks < FINISHED)
+    if (stream->blocks < finished_count(stream->model))
         return 0;
 #ifndef CM_COMPACT
     if (stream->every_frame) {
-        if (stream->frames < T - 1)
+        if (stream->frames < frames_of(stream->model) - 1)
             return 0;
         decide_anywhere(stream);
         return 1;
     }
 #endif
-    take_in_a_block(stream);
+    take_in_blocks(stream);
     if (stream->in_block < BLOCK_FRAMES - 1)
         return 0;
     decide(stream, NULL);
@@ -146,13 +148,13 @@ CM_INLINE int score_window(cm_stream *stream)
  * which has less to compute. */
 static void finish_block(cm_stream *stream)
 {
-    const int place = stream->blocks < FINISHED ? stream->blocks : stream->oldest;
+    const int count = finished_count(stream->model), place = stream->blocks < count ? stream->blocks : stream->oldest;
     uint8_t *to = stream->finished + (size_t)place * stream->finished_size;
     block_store(stream->model, &stream->sizes, &stream->packing, &stream->open, to);
-    if (stream->blocks < FINISHED)
+    if (stream->blocks < count)
         stream->blocks++;
     else
-        stream->oldest = stream->oldest + 1 < FINISHED ? stream->oldest + 1 : 0;
+        stream->oldest = stream->oldest + 1 < count ? stream->oldest + 1 : 0;
     block_clear(stream->model, &stream->sizes, &stream->open);
     stream->in_block = 0;
 }
@@ -197,14 +199,15 @@ static int head_step(cm_stream *stream, const float *first, const float *second)
     }
     if (stream->in_block == BLOCK_FRAMES)
         finish_block(stream);
-    span_go_on(stream, span_share(stream->in_block));
+    if (stream->span.next < frames_of(stream->model))
+        span_go_on(stream, span_share(frames_of(stream->model), stream->in_block));
     keep_frame(stream, unit);
     add_frame(stream, &stream->open, unit, stream->place);
     const int scored = score_window(stream);
     if (scored)
         stream->newest = stream->frames;
     stream->frames++;
-    stream->place = stream->place + 1 < T ? stream->place + 1 : 0;
+    stream->place = stream->place + 1 < frames_of(stream->model) ? stream->place + 1 : 0;
     stream->in_block++;
     return scored;
 }

@@ -6,7 +6,7 @@
  */
 
 /* Batch norm, SiLU and l2 normalisation of each frame: (D, T) -> (D, T), and the inverse lengths (T). */
-static void frames_forward(const lanes *restrict x, const norm *n, lanes *restrict frames, lanes *restrict inverse)
+static void frames_forward(int T, const lanes *restrict x, const norm *n, lanes *restrict frames, lanes *restrict inverse)
 {
     for (int t = 0; t < T; t++)
         inverse[t] = lanes_of(0);
@@ -27,10 +27,10 @@ static void frames_forward(const lanes *restrict x, const norm *n, lanes *restri
 }
 
 /* Its backward pass: `g`, the gradient at the unit frames, becomes the gradient at the norm's output. */
-static void frames_backward(const lanes *restrict x, const norm *n, const lanes *restrict frames,
+static void frames_backward(int T, const lanes *restrict x, const norm *n, const lanes *restrict frames,
                             const lanes *restrict inverse, lanes *restrict g)
 {
-    lanes along[T];
+    lanes along[CM_MOST_FRAMES];
     for (int t = 0; t < T; t++)
         along[t] = lanes_of(0);
     for (int d = 0; d < n->channels; d++)
@@ -46,10 +46,11 @@ static void frames_backward(const lanes *restrict x, const norm *n, const lanes 
 }
 
 /* Responses of one class, Eq. (2): (D, T) -> (M, T). */
-CM_INLINE void responses(const lanes *restrict frames, const real *restrict prototypes, int width, real scale,
+CM_INLINE void responses(int T, const lanes *restrict frames, const real *restrict prototypes, int width, real scale,
                          lanes *restrict out)
 {
-    for (int t = 0; t < T; t += 4) {
+    for (int group = 0; group < T; group += 4) {
+        const int t = whole_group(T, group);
         lanes sum[M][4];
         for (int s = 0; s < M; s++)
             for (int j = 0; j < 4; j++)
@@ -67,7 +68,7 @@ CM_INLINE void responses(const lanes *restrict frames, const real *restrict prot
 /* The sum over all ordered paths, and the share of it through each prototype and frame (M, T), for half of the
  * examples. `x` is exp(e) of all examples. With tau = 1/4, exp(e / tau) is x^4. Doubles need no scaling up to alpha =
  * 34. */
-CM_INLINE half_wide paths_of_half(const lanes *restrict x, int half, half_wide *restrict ahead,
+CM_INLINE half_wide paths_of_half(int T, const lanes *restrict x, int half, half_wide *restrict ahead,
                                   lanes *restrict marginals)
 {
     half_wide sum[M];
@@ -104,18 +105,27 @@ CM_INLINE half_wide paths_of_half(const lanes *restrict x, int half, half_wide *
     return total;
 }
 
+/* T choose M: the number of ordered paths. */
+CM_INLINE double paths_through(int T)
+{
+    double paths = 1;
+    for (int s = 0; s < M; s++)
+        paths = paths * (T - s) / (s + 1);
+    return paths;
+}
+
 /* The ordered-path score, Eq. (8), and the share of the paths through each prototype and frame (M, T). `ahead` is
  * scratch memory (M, T). */
-static lanes ordered_path(const lanes *restrict x, half_wide *restrict ahead, lanes *restrict marginals)
+static lanes ordered_path(int T, const lanes *restrict x, half_wide *restrict ahead, lanes *restrict marginals)
 {
     wide total;
     for (int half = 0; half < 2; half++)
-        total.part[half] = paths_of_half(x, half, ahead, marginals);
-    return lanes_log(total, PATHS) * (real)(0.25 / M);
+        total.part[half] = paths_of_half(T, x, half, ahead, marginals);
+    return lanes_log(total, paths_through(T)) * (real)(0.25 / M);
 }
 
 /* Score of one class and its derivative with respect to the responses `e` (M, T). Writes the descriptor to `f`. */
-static lanes class_score(const head_weights *w, real bias, const lanes *restrict e, lanes *restrict x,
+static lanes class_score(int T, const head_weights *w, real bias, const lanes *restrict e, lanes *restrict x,
                          half_wide *restrict ahead, lanes *restrict derivative, lanes *restrict f)
 {
     const real *c1 = w->basis, *s1 = c1 + T, *c2 = s1 + T, *s2 = c2 + T;
@@ -155,7 +165,7 @@ static lanes class_score(const head_weights *w, real bias, const lanes *restrict
         pull[s + 1][0] += r0 * by_real - i0 * by_imaginary;
         pull[s + 1][1] += i0 * by_real + r0 * by_imaginary;
     }
-    f[PATH] = ordered_path(x, ahead, derivative);
+    f[PATH] = ordered_path(T, x, ahead, derivative);
     lanes score = { 0 };
     for (int i = 0; i < DESCRIPTOR; i++)
         score += f[i] * w->beta[i];
@@ -194,13 +204,14 @@ static lanes cross_entropy(lanes *scores, int classes, const chunk_state *chunk,
 }
 
 /* Gradients of the unit frames (D, T) and of the prototypes (K, M, D), from dL/de (K, M, T). */
-static void matching_backward(const lanes *restrict frames, const head_weights *w, int width, int classes,
+static void matching_backward(int T, const lanes *restrict frames, const head_weights *w, int width, int classes,
                               const lanes *restrict derivative, const real *present, lanes *restrict frames_gradient,
                               double *prototypes_gradient)
 {
     const int count = classes * M;
-    for (int t = 0; t < T; t += 4)
+    for (int group = 0; group < T; group += 4)
         for (int d = 0; d < width; d += 2) {
+            const int t = whole_group(T, group);
             lanes sum[2][4];
             for (int i = 0; i < 2; i++)
                 for (int j = 0; j < 4; j++)
@@ -216,10 +227,14 @@ static void matching_backward(const lanes *restrict frames, const head_weights *
     for (int p = 0; p < count; p++)
         for (int d = 0; d < width; d += 2) {
             lanes sum[2][4] = { { { 0 } } };
-            for (int t = 0; t < T; t += 4)
+            int t = 0;
+            for (; t + 4 <= T; t += 4)
                 for (int i = 0; i < 2; i++)
                     for (int j = 0; j < 4; j++)
                         sum[i][j] += derivative[p * T + t + j] * frames[(d + i) * T + t + j];
+            for (; t < T; t++)
+                for (int i = 0; i < 2; i++)
+                    sum[i][0] += derivative[p * T + t] * frames[(d + i) * T + t];
             for (int i = 0; i < 2; i++)
                 prototypes_gradient[p * width + d + i] =
                     (double)w->scale * lanes_sum((sum[i][0] + sum[i][1]) + (sum[i][2] + sum[i][3]), present);

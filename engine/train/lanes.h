@@ -103,22 +103,33 @@ CM_INLINE double lanes_sum(lanes x, const real *present)
     return wide_sum(lanes_widen(x), present);
 }
 
-/* Sum of `count` numbers, or of their products, in four independent sums. `count` is a multiple of four. */
+CM_INLINE lanes lanes_square(lanes x)
+{
+    return x * x;
+}
+
+/* Sum of `count` numbers, or of their products, in four independent sums. */
 CM_INLINE lanes lanes_total(const lanes *x, int count)
 {
     lanes sum[4] = { { 0 } };
-    for (int i = 0; i < count; i += 4)
+    int i = 0;
+    for (; i + 4 <= count; i += 4)
         for (int j = 0; j < 4; j++)
             sum[j] += x[i + j];
+    for (; i < count; i++)
+        sum[0] += x[i];
     return (sum[0] + sum[1]) + (sum[2] + sum[3]);
 }
 
 CM_INLINE lanes lanes_dot(const lanes *x, const lanes *y, int count)
 {
     lanes sum[4] = { { 0 } };
-    for (int i = 0; i < count; i += 4)
+    int i = 0;
+    for (; i + 4 <= count; i += 4)
         for (int j = 0; j < 4; j++)
             sum[j] += x[i + j] * y[i + j];
+    for (; i < count; i++)
+        sum[0] += x[i] * y[i];
     return (sum[0] + sum[1]) + (sum[2] + sum[3]);
 }
 

@@ -23,7 +23,7 @@ static void *take(block_walk *arena, size_t bytes)
 /* Assigns places to parameters and running statistics, in the order of circlematch.parameters, and to partial sums. */
 static void number_places(cm_train *train, norm *norms)
 {
-    const int D = train->config.width, K = train->config.classes;
+    const int T = train->config.frames, D = train->config.width, K = train->config.classes;
     const int inputs = train->config.dense_bands ? R * D : 4 * D;
     int at = 0, running = 0;
 #define NORM(index, size, per_example)                                                        \
@@ -77,16 +77,16 @@ static void number_places(cm_train *train, norm *norms)
 
 static void lay_out_chunk(const cm_train *train, chunk_state *chunk, block_walk *arena)
 {
-    const int D = train->config.width;
+    const int T = train->config.frames, D = train->config.width;
     chunk_state fresh;
     memset(&fresh, 0, sizeof fresh);
     fresh.picture = TAKE(lanes, BORDERED_BANDS * PICTURE_FRAMES);
-    fresh.depthwise = TAKE(lanes, C * R * T);
+    fresh.depthwise = TAKE(lanes, R * TILES * C * TILE);
     fresh.bands = TAKE(lanes, FEATURES * T);
     fresh.bands_gradient = TAKE(lanes, FEATURES * T);
     fresh.partial = TAKE(double, train->partials);
     const block_walk fork = *arena;
-    fresh.spread = TAKE(lanes, C * R * T);  /* shares the memory of the next arrays, written after their last use */
+    fresh.spread = TAKE(lanes, R * TILES * C * TILE);  /* shares the memory of the next arrays, written after their last use */
     const uintptr_t end = arena->at;
     *arena = fork;
     fresh.fuse = TAKE(lanes, D * T);
@@ -98,7 +98,7 @@ static void lay_out_chunk(const cm_train *train, chunk_state *chunk, block_walk 
     if (arena->at < end)
         arena->at = end;
     if (arena->real_block) {
-        memset(fresh.picture, 0, sizeof(lanes) * BORDERED_BANDS * PICTURE_FRAMES);
+        memset(fresh.picture, 0, sizeof(lanes) * BORDERED_BANDS * (size_t)PICTURE_FRAMES);
         memset(fresh.partial, 0, sizeof(double) * (size_t)train->partials);
         *chunk = fresh;
     }
@@ -117,7 +117,7 @@ static void lay_out_norms(const cm_train *train, const norm *numbered, worker_st
 
 static void lay_out_worker(const cm_train *train, const norm *numbered, worker_state *worker, block_walk *arena)
 {
-    const int D = train->config.width, K = train->config.classes;
+    const int T = train->config.frames, D = train->config.width, K = train->config.classes;
     const int most = train->partials > train->parameters ? train->partials : train->parameters;
     worker_state fresh;
     memset(&fresh, 0, sizeof fresh);
@@ -172,7 +172,8 @@ static void lay_out_worker(const cm_train *train, const norm *numbered, worker_s
 
 static int possible(const cm_train_config *config)
 {
-    return config->width >= 4 && config->width % 2 == 0 && config->width <= LARGEST_WIDTH && config->classes >= 2
+    return config->frames >= CM_LEAST_FRAMES && config->frames <= CM_MOST_FRAMES && config->frames % BLOCK_FRAMES == 0
+        && config->width >= 4 && config->width % 2 == 0 && config->width <= LARGEST_WIDTH && config->classes >= 2
         && config->classes <= MOST_CLASSES && config->batch >= 1 && config->batch <= LARGEST_BATCH && config->threads >= 1
         && config->threads <= MOST_THREADS && config->dropout >= 0 && config->dropout < 1;
 }

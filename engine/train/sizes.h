@@ -11,6 +11,5 @@
 #define NORM_MOMENTUM 0.1    /* of its running statistics */
 #define MOST_THREADS 1024    /* of a training step */
 #define LARGEST_BATCH 65536  /* of a training step */
-#define PATHS 75287520.0     /* ordered paths through a window, T choose M */
 
 #endif

@@ -18,11 +18,13 @@
 #define Q HARMONICS
 
 #define BORDERED_BANDS (F + 2)  /* a zero row on either side */
+#define TILE 20                 /* frames whose eight channels are adjacent in memory and stay in the L1 cache */
+
+/* T is the number of frames of a window: each function that needs it has it as a parameter or reads it from train. */
 #define PICTURE_FRAMES (T + 4)  /* two zero frames on either side */
 #define PLANE_FRAMES (T + 2)
 #define PLANE ((R + 2) * PLANE_FRAMES)  /* one channel with a border of zeros */
-#define TILE 20                 /* frames whose eight channels are adjacent in memory and stay in the L1 cache */
-#define TILES (T / TILE)
+#define TILES ((T + TILE - 1) / TILE)
 #define FEATURES (BAND_GROUPS * BAND_FEATURES)
 #define PATCH (3 * CONV_FRAMES) /* the first convolution's kernel */
 

@@ -144,7 +144,7 @@ static void fold(const norm *n, const real *w, int inner, real *out)
 /* ---- input ---- */
 
 /* Computes the chunk's spectrograms, of the examples from `first` on. */
-static void chunk_begin(worker_state *worker, const cm_train_batch *batch, int first, chunk_state *chunk)
+static void chunk_begin(int T, worker_state *worker, const cm_train_batch *batch, int first, chunk_state *chunk)
 {
     for (int l = 0; l < LANES; l++)
         chunk->present[l] = first + l < batch->examples;
@@ -173,22 +173,24 @@ static void chunk_begin(worker_state *worker, const cm_train_batch *batch, int f
 
 static void forward_depthwise(cm_train *train, worker_state *worker, const real *parameters, chunk_state *chunk)
 {
+    const int T = train->config.frames;
     const norm *conv = &worker->norms[NORM_CONV];
     double *sums = chunk->partial + worker->norms[NORM_DEPTHWISE].moments;
     for (int c = 0; c < C; c++) {
-        conv_plane(chunk->picture, worker->conv + c * PATCH, conv->shift[c], train->slope, worker->plane);
-        depthwise_plane(worker->plane, parameters + train->at.depthwise + c * 9, c, chunk->depthwise,
+        conv_plane(T, chunk->picture, worker->conv + c * PATCH, conv->shift[c], train->slope, worker->plane);
+        depthwise_plane(T, worker->plane, parameters + train->at.depthwise + c * 9, c, chunk->depthwise,
                         chunk->present, sums + c, sums + C + c);
     }
 }
 
 static void forward_bands(cm_train *train, worker_state *worker, const real *parameters, chunk_state *chunk)
 {
+    const int T = train->config.frames;
     const norm *n = &worker->norms[NORM_BANDS];
-    pointwise_and_bands(chunk->depthwise, &worker->norms[NORM_DEPTHWISE], worker->pointwise,
+    pointwise_and_bands(T, chunk->depthwise, &worker->norms[NORM_DEPTHWISE], worker->pointwise,
                         worker->norms[NORM_POINTWISE].shift, parameters + train->at.bands, train->config.width,
                         train->config.dense_bands, train->slope, worker->pointwise_tiles, chunk->bands);
-    row_moments(chunk->bands, FEATURES, chunk->present, chunk->partial + n->moments,
+    row_moments(T, chunk->bands, FEATURES, chunk->present, chunk->partial + n->moments,
                 chunk->partial + n->moments + FEATURES);
 }
 
@@ -210,6 +212,7 @@ CM_INLINE lanes dropout_lanes(uint32_t seed, uint32_t first, uint32_t index, rea
 /* Dropout of the bands' features, and of their gradient. */
 static void drop(const cm_train *train, const cm_train_batch *batch, const chunk_state *chunk, lanes *x)
 {
+    const int T = train->config.frames;
     const uint32_t first = (uint32_t)(chunk - train->chunks) * LANES;
     if (train->config.dropout > 0)
         for (int i = 0; i < FEATURES * T; i++)
@@ -220,7 +223,8 @@ static void drop(const cm_train *train, const cm_train_batch *batch, const chunk
 static void band_features(cm_train *train, worker_state *worker, const chunk_state *chunk,
                           const cm_train_batch *learned)
 {
-    rows_activate(chunk->bands, &worker->norms[NORM_BANDS], train->slope, worker->rows);
+    const int T = train->config.frames;
+    rows_activate(T, chunk->bands, &worker->norms[NORM_BANDS], train->slope, worker->rows);
     if (learned)
         drop(train, learned, chunk, worker->rows);
 }
@@ -228,32 +232,35 @@ static void band_features(cm_train *train, worker_state *worker, const chunk_sta
 static void forward_fuse(cm_train *train, worker_state *worker, const real *parameters, chunk_state *chunk,
                          const cm_train_batch *learned)
 {
+    const int T = train->config.frames;
     const norm *n = &worker->norms[NORM_FUSE];
     const int D = train->config.width;
     band_features(train, worker, chunk, learned);
-    rows_map(parameters + train->at.fuse, D, FEATURES, FEATURES, 1, worker->rows, chunk->fuse);
-    row_moments(chunk->fuse, D, chunk->present, chunk->partial + n->moments, chunk->partial + n->moments + D);
+    rows_map(T, parameters + train->at.fuse, D, FEATURES, FEATURES, 1, worker->rows, chunk->fuse);
+    row_moments(T, chunk->fuse, D, chunk->present, chunk->partial + n->moments, chunk->partial + n->moments + D);
 }
 
 /* The depthwise part of lifting filter k. Filters are P and U of block 0, then of block 1. The input is half k + 1. */
 static void forward_filter_taps(cm_train *train, worker_state *worker, const real *parameters, chunk_state *chunk,
                                 int k)
 {
+    const int T = train->config.frames;
     const norm *n = &worker->norms[NORM_FILTER + k];
     const int half = train->config.width / 2;
-    taps(chunk->half + (k + 1) * half * T, parameters + train->at.filter_taps[k], half, 1,
+    taps(T, chunk->half + (k + 1) * half * T, parameters + train->at.filter_taps[k], half, 1,
          chunk->filtered + k * half * T);
-    row_moments(chunk->filtered + k * half * T, half, chunk->present, chunk->partial + n->moments,
+    row_moments(T, chunk->filtered + k * half * T, half, chunk->present, chunk->partial + n->moments,
                 chunk->partial + n->moments + half);
 }
 
 /* The rest of lifting filter k: half k + 2 = half k + 1/2 map(LeakyReLU(norm)), Eq. (1). */
 static void forward_filter_map(cm_train *train, worker_state *worker, const real *parameters, chunk_state *chunk, int k)
 {
+    const int T = train->config.frames;
     const int half = train->config.width / 2;
     lanes *out = chunk->half + (k + 2) * half * T;
-    rows_activate(chunk->filtered + k * half * T, &worker->norms[NORM_FILTER + k], train->slope, worker->rows);
-    rows_map(parameters + train->at.filter_map[k], half, half, half, 1, worker->rows, out);
+    rows_activate(T, chunk->filtered + k * half * T, &worker->norms[NORM_FILTER + k], train->slope, worker->rows);
+    rows_map(T, parameters + train->at.filter_map[k], half, half, half, 1, worker->rows, out);
     for (int i = 0; i < half * T; i++)
         out[i] = chunk->half[k * half * T + i] + out[i] * (real)0.5;
 }
@@ -261,22 +268,24 @@ static void forward_filter_map(cm_train *train, worker_state *worker, const real
 /* The moments of the encoder's output, for the norm of the head. */
 static void features_moments(cm_train *train, worker_state *worker, chunk_state *chunk)
 {
+    const int T = train->config.frames;
     const norm *n = &worker->norms[NORM_HEAD];
     const int D = train->config.width;
     if (!train->config.mean_pooling)
-        row_moments(chunk->features, D, chunk->present, chunk->partial + n->moments, chunk->partial + n->moments + D);
+        row_moments(T, chunk->features, D, chunk->present, chunk->partial + n->moments, chunk->partial + n->moments + D);
 }
 
 /* ---- the head: forward, and backward to the norm's output ---- */
 
 static void forward_scores(cm_train *train, worker_state *worker, chunk_state *chunk)
 {
+    const int T = train->config.frames;
     const int D = train->config.width, K = train->config.classes;
-    frames_forward(chunk->features, &worker->norms[NORM_HEAD], worker->frames, worker->inverse);
+    frames_forward(T, chunk->features, &worker->norms[NORM_HEAD], worker->frames, worker->inverse);
     for (int k = 0; k < K; k++) {
         lanes *derivative = worker->derivative + k * M * T;
-        responses(worker->frames, worker->head.prototypes + k * M * D, D, worker->head.scale, worker->responses);
-        worker->scores[k] = class_score(&worker->head, worker->head.bias[k], worker->responses, worker->exponentials,
+        responses(T, worker->frames, worker->head.prototypes + k * M * D, D, worker->head.scale, worker->responses);
+        worker->scores[k] = class_score(T, &worker->head, worker->head.bias[k], worker->responses, worker->exponentials,
                                         worker->ahead, derivative, worker->descriptors + k * DESCRIPTOR);
         worker->along[k] = lanes_dot(derivative, worker->responses, M * T);  /* dz / d log alpha */
         worker->raw_scores[k] = worker->scores[k] - worker->head.bias[k];
@@ -285,6 +294,7 @@ static void forward_scores(cm_train *train, worker_state *worker, chunk_state *c
 
 static void learn_head(cm_train *train, worker_state *worker, chunk_state *chunk)
 {
+    const int T = train->config.frames;
     const int D = train->config.width, K = train->config.classes;
     const norm *n = &worker->norms[NORM_HEAD];
     double *gradient = chunk->partial + train->gradient;
@@ -307,15 +317,16 @@ static void learn_head(cm_train *train, worker_state *worker, chunk_state *chunk
     }
     gradient[train->at.log_scale] = lanes_sum(by_scale, chunk->present);
     gradient[train->at.log_gain] = lanes_sum(by_gain, chunk->present);
-    matching_backward(worker->frames, &worker->head, D, K, worker->derivative, chunk->present, chunk->gradient,
+    matching_backward(T, worker->frames, &worker->head, D, K, worker->derivative, chunk->present, chunk->gradient,
                       gradient + train->at.prototypes);
-    frames_backward(chunk->features, n, worker->frames, worker->inverse, chunk->gradient);
-    row_gradient_sums(chunk->gradient, chunk->features, n, chunk->present, gradient + n->at, gradient + n->at + D);
+    frames_backward(T, chunk->features, n, worker->frames, worker->inverse, chunk->gradient);
+    row_gradient_sums(T, chunk->gradient, chunk->features, n, chunk->present, gradient + n->at, gradient + n->at + D);
 }
 
 /* Mean pooling and a linear map (Table 2). The gradient is that of the features themselves. */
 static void pooled_scores(cm_train *train, worker_state *worker, const real *parameters, chunk_state *chunk)
 {
+    const int T = train->config.frames;
     const int D = train->config.width, K = train->config.classes;
     for (int d = 0; d < D; d++) {
         lanes sum = { 0 };
@@ -332,6 +343,7 @@ static void pooled_scores(cm_train *train, worker_state *worker, const real *par
 
 static void learn_pooling(cm_train *train, worker_state *worker, const real *parameters, chunk_state *chunk)
 {
+    const int T = train->config.frames;
     const int D = train->config.width, K = train->config.classes;
     double *gradient = chunk->partial + train->gradient;
     pooled_scores(train, worker, parameters, chunk);
@@ -355,74 +367,80 @@ static void learn_pooling(cm_train *train, worker_state *worker, const real *par
 
 static void backward_features(cm_train *train, worker_state *worker, chunk_state *chunk)
 {
+    const int T = train->config.frames;
     if (!train->config.mean_pooling)
-        rows_norm_backward(chunk->features, &worker->norms[NORM_HEAD], chunk->gradient);
+        rows_norm_backward(T, chunk->features, &worker->norms[NORM_HEAD], chunk->gradient);
 }
 
 /* From the gradient of half k + 2 to that at the output of lifting filter k's norm. */
 static void backward_filter_map(cm_train *train, worker_state *worker, const real *parameters, chunk_state *chunk,
                                 int k)
 {
+    const int T = train->config.frames;
     const norm *n = &worker->norms[NORM_FILTER + k];
     const int half = train->config.width / 2;
     const lanes *out = chunk->gradient + (k % 2) * half * T;
     const lanes *filtered = chunk->filtered + k * half * T;
     double *gradient = chunk->partial + train->gradient;
-    rows_activate(filtered, n, train->slope, worker->rows);
-    rows_map_gradient(out, half, worker->rows, half, 0.5, chunk->present, gradient + train->at.filter_map[k]);
-    rows_map(parameters + train->at.filter_map[k], half, half, 1, half, out, chunk->filter_gradient);
+    rows_activate(T, filtered, n, train->slope, worker->rows);
+    rows_map_gradient(T, out, half, worker->rows, half, 0.5, chunk->present, gradient + train->at.filter_map[k]);
+    rows_map(T, parameters + train->at.filter_map[k], half, half, 1, half, out, chunk->filter_gradient);
     for (int i = 0; i < half * T; i++)
         chunk->filter_gradient[i] *= leaky_slope(worker->rows[i], train->slope) * (real)0.5;
-    row_gradient_sums(chunk->filter_gradient, filtered, n, chunk->present, gradient + n->at, gradient + n->at + half);
+    row_gradient_sums(T, chunk->filter_gradient, filtered, n, chunk->present, gradient + n->at, gradient + n->at + half);
 }
 
 /* From there to the input of the filter, half k + 1. */
 static void backward_filter_taps(cm_train *train, worker_state *worker, const real *parameters, chunk_state *chunk,
                                  int k)
 {
+    const int T = train->config.frames;
     const int half = train->config.width / 2;
     lanes *in = chunk->gradient + (1 - k % 2) * half * T;
-    rows_norm_backward(chunk->filtered + k * half * T, &worker->norms[NORM_FILTER + k], chunk->filter_gradient);
-    taps_gradient(chunk->filter_gradient, chunk->half + (k + 1) * half * T, half, chunk->present,
+    rows_norm_backward(T, chunk->filtered + k * half * T, &worker->norms[NORM_FILTER + k], chunk->filter_gradient);
+    taps_gradient(T, chunk->filter_gradient, chunk->half + (k + 1) * half * T, half, chunk->present,
                   chunk->partial + train->gradient + train->at.filter_taps[k]);
-    taps(chunk->filter_gradient, parameters + train->at.filter_taps[k], half, -1, worker->rows);
+    taps(T, chunk->filter_gradient, parameters + train->at.filter_taps[k], half, -1, worker->rows);
     for (int i = 0; i < half * T; i++)
         in[i] += worker->rows[i];
 }
 
 static void backward_fuse_activation(cm_train *train, worker_state *worker, chunk_state *chunk)
 {
+    const int T = train->config.frames;
     const norm *n = &worker->norms[NORM_FUSE];
     double *gradient = chunk->partial + train->gradient;
     for (int i = 0; i < train->config.width * T; i++)
         chunk->gradient[i] *= leaky_slope(chunk->half[i], train->slope);
-    row_gradient_sums(chunk->gradient, chunk->fuse, n, chunk->present, gradient + n->at,
+    row_gradient_sums(T, chunk->gradient, chunk->fuse, n, chunk->present, gradient + n->at,
                       gradient + n->at + n->channels);
 }
 
 static void backward_fuse(cm_train *train, worker_state *worker, const real *parameters, chunk_state *chunk,
                           const cm_train_batch *batch)
 {
+    const int T = train->config.frames;
     const norm *n = &worker->norms[NORM_BANDS];
     const int D = train->config.width;
     double *gradient = chunk->partial + train->gradient;
-    rows_norm_backward(chunk->fuse, &worker->norms[NORM_FUSE], chunk->gradient);
+    rows_norm_backward(T, chunk->fuse, &worker->norms[NORM_FUSE], chunk->gradient);
     band_features(train, worker, chunk, batch);
-    rows_map_gradient(chunk->gradient, D, worker->rows, FEATURES, 1, chunk->present, gradient + train->at.fuse);
-    rows_map(parameters + train->at.fuse, FEATURES, D, 1, FEATURES, chunk->gradient, chunk->bands_gradient);
+    rows_map_gradient(T, chunk->gradient, D, worker->rows, FEATURES, 1, chunk->present, gradient + train->at.fuse);
+    rows_map(T, parameters + train->at.fuse, FEATURES, D, 1, FEATURES, chunk->gradient, chunk->bands_gradient);
     for (int i = 0; i < FEATURES * T; i++)
         chunk->bands_gradient[i] *= leaky_slope(worker->rows[i], train->slope);
     drop(train, batch, chunk, chunk->bands_gradient);
-    row_gradient_sums(chunk->bands_gradient, chunk->bands, n, chunk->present, gradient + n->at,
+    row_gradient_sums(T, chunk->bands_gradient, chunk->bands, n, chunk->present, gradient + n->at,
                       gradient + n->at + FEATURES);
 }
 
 static void backward_bands(cm_train *train, worker_state *worker, const real *parameters, chunk_state *chunk)
 {
+    const int T = train->config.frames;
     const norm *n = &worker->norms[NORM_POINTWISE];
     double *gradient = chunk->partial + train->gradient;
-    rows_norm_backward(chunk->bands, &worker->norms[NORM_BANDS], chunk->bands_gradient);
-    pointwise_and_bands_backward(chunk->depthwise, &worker->norms[NORM_DEPTHWISE], worker->pointwise, n->shift,
+    rows_norm_backward(T, chunk->bands, &worker->norms[NORM_BANDS], chunk->bands_gradient);
+    pointwise_and_bands_backward(T, chunk->depthwise, &worker->norms[NORM_DEPTHWISE], worker->pointwise, n->shift,
                                  parameters + train->at.bands, train->config.width, train->config.dense_bands,
                                  train->slope, chunk->bands_gradient, chunk->present, chunk->spread,
                                  worker->sums, gradient + train->at.bands, gradient + train->at.pointwise,
@@ -431,19 +449,21 @@ static void backward_bands(cm_train *train, worker_state *worker, const real *pa
 
 static void backward_pointwise(cm_train *train, worker_state *worker, chunk_state *chunk)
 {
+    const int T = train->config.frames;
     const norm *n = &worker->norms[NORM_DEPTHWISE];
     double *gradient = chunk->partial + train->gradient;
-    activation_backward(chunk->depthwise, n, train->slope, worker->spread_offset, worker->spread_factor,
+    activation_backward(T, chunk->depthwise, n, train->slope, worker->spread_offset, worker->spread_factor,
                         chunk->present, chunk->spread, gradient + n->at, gradient + n->at + C);
 }
 
 static void backward_depthwise(cm_train *train, worker_state *worker, const real *parameters, chunk_state *chunk)
 {
+    const int T = train->config.frames;
     const norm *conv = &worker->norms[NORM_CONV], *n = &worker->norms[NORM_DEPTHWISE];
     double *gradient = chunk->partial + train->gradient;
     for (int c = 0; c < C; c++) {
-        conv_plane(chunk->picture, worker->conv + c * PATCH, conv->shift[c], train->slope, worker->plane);
-        depthwise_and_conv_backward(chunk->picture, worker->plane, chunk->depthwise, chunk->spread, n,
+        conv_plane(T, chunk->picture, worker->conv + c * PATCH, conv->shift[c], train->slope, worker->plane);
+        depthwise_and_conv_backward(T, chunk->picture, worker->plane, chunk->depthwise, chunk->spread, n,
                                     c, parameters + train->at.depthwise + c * 9, train->slope, chunk->present,
                                     worker->gradient_plane, gradient + train->at.depthwise + c * 9,
                                     gradient + conv->at + C + c, gradient + train->at.conv + c * PATCH);
@@ -555,16 +575,17 @@ static void stage_ends(cm_train *train, const worker_state *worker, cm_train_bat
 /* The forward pass. The batch statistics of the first convolution follow from the spectrograms alone. */
 static void learn_forward(cm_train *train, worker_state *worker, const real *parameters, cm_train_batch *batch)
 {
+    const int T = train->config.frames;
     norm *norms = worker->norms;
     EACH_CHUNK(chunk) {
         const int first = (int)(chunk - train->chunks) * LANES;
-        chunk_begin(worker, batch, first, chunk);
+        chunk_begin(T, worker, batch, first, chunk);
         chunk->targets = batch->targets + first * train->config.classes;
     }
     stage_ends(train, worker, batch, STAGE_FEATURES);
     EACH_CHUNK(chunk) {
         double *moments = chunk->partial + norms[NORM_CONV].moments;
-        patch_moments(chunk->picture, chunk->present, moments, moments + PATCH);
+        patch_moments(T, chunk->picture, chunk->present, moments, moments + PATCH);
     }
     meet(train);
     norm_forward_of_map(train, worker, &norms[NORM_CONV], parameters, parameters + train->at.conv, PATCH);
@@ -575,7 +596,7 @@ static void learn_forward(cm_train *train, worker_state *worker, const real *par
     norm_forward(train, worker, &norms[NORM_DEPTHWISE], parameters);
     EACH_CHUNK(chunk) {
         double *moments = chunk->partial + norms[NORM_POINTWISE].moments;
-        activation_moments(chunk->depthwise, &norms[NORM_DEPTHWISE], train->slope, chunk->present, moments,
+        activation_moments(T, chunk->depthwise, &norms[NORM_DEPTHWISE], train->slope, chunk->present, moments,
                            moments + C);
     }
     meet(train);
@@ -590,7 +611,7 @@ static void learn_forward(cm_train *train, worker_state *worker, const real *par
     meet(train);
     norm_forward(train, worker, &norms[NORM_FUSE], parameters);
     EACH_CHUNK(chunk) {
-        rows_activate(chunk->fuse, &norms[NORM_FUSE], train->slope, chunk->half);
+        rows_activate(T, chunk->fuse, &norms[NORM_FUSE], train->slope, chunk->half);
         forward_filter_taps(train, worker, parameters, chunk, 0);
     }
     for (int k = 0; k < LIFTING_FILTERS; k++) {
@@ -708,6 +729,7 @@ static void learn(cm_train *train, cm_train_memory *memory, cm_train_batch *batc
 
 static void scores(cm_train *train, const cm_train_memory *memory, const cm_train_batch *batch, int thread, real *out)
 {
+    const int T = train->config.frames;
     worker_state *worker = train->workers + thread;
     const real *parameters = memory->parameters;
     const int K = train->config.classes;
@@ -722,11 +744,11 @@ static void scores(cm_train *train, const cm_train_memory *memory, const cm_trai
     fold(&worker->norms[NORM_POINTWISE], parameters + train->at.pointwise, C, worker->pointwise);
     for (int i = thread; i < chunks; i += train->config.threads) {
         chunk_state *chunk = train->chunks + thread;  /* all in the same memory, which stays in the cache */
-        chunk_begin(worker, batch, i * LANES, chunk);
+        chunk_begin(T, worker, batch, i * LANES, chunk);
         forward_depthwise(train, worker, parameters, chunk);
         forward_bands(train, worker, parameters, chunk);
         forward_fuse(train, worker, parameters, chunk, NULL);
-        rows_activate(chunk->fuse, &worker->norms[NORM_FUSE], train->slope, chunk->half);
+        rows_activate(T, chunk->fuse, &worker->norms[NORM_FUSE], train->slope, chunk->half);
         for (int k = 0; k < LIFTING_FILTERS; k++) {
             forward_filter_taps(train, worker, parameters, chunk, k);
             forward_filter_map(train, worker, parameters, chunk, k);
@@ -743,7 +765,7 @@ static void scores(cm_train *train, const cm_train_memory *memory, const cm_trai
 
 static void dropout(const cm_train_config *config, uint32_t seed, int examples, real *mask)
 {
-    const int count = FEATURES * T;
+    const int count = FEATURES * config->frames;
     for (int first = 0; first < examples; first += LANES)
         for (int i = 0; i < count; i++) {
             const lanes drawn = dropout_lanes(seed, (uint32_t)first, (uint32_t)i, (real)config->dropout);

@@ -23,6 +23,7 @@
 typedef struct {
     int32_t width;            /* D */
     int32_t classes;          /* K */
+    int32_t frames;           /* T, of a window: a multiple of 10 from CM_LEAST_FRAMES to CM_MOST_FRAMES */
     int32_t batch;            /* most examples in one step */
     int32_t threads;          /* threads that call cm_train_learn together */
     int32_t dense_bands;      /* Table 2 */
@@ -46,7 +47,7 @@ typedef struct {
     int64_t steps;            /* optimiser steps taken */
 } cm_train_memory;
 
-/* One batch: clips of one second with their augmentation, or log-mel spectrograms (examples, 32, 100). */
+/* One batch: clips of T frames with their augmentation, or log-mel spectrograms (examples, 32, T). */
 typedef struct {
     const cm_mixes *mixes;    /* a clip for each example; or NULL */
     const cm_augmentation *augmentation;  /* or NULL */
@@ -81,7 +82,7 @@ void cm_train_learn(cm_train *train, cm_train_memory *memory, cm_train_batch *ba
 void cm_train_scores(cm_train *train, const cm_train_memory *memory, const cm_train_batch *batch, int32_t thread,
                      CM_REAL *scores);
 
-/* The dropout mask of a step with this seed: (examples, 16, 100) of 0 and 1 / (1 - dropout). */
+/* The dropout mask of a step with this seed: (examples, 16, T) of 0 and 1 / (1 - dropout). */
 void cm_train_dropout(const cm_train_config *config, uint32_t seed, int32_t examples, CM_REAL *mask);
 
 #endif

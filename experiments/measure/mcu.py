@@ -45,7 +45,7 @@ C_LIBRARY = "libnewlib-arm-none-eabi"
 
 COMMON = ["-std=c99", "-pedantic", "-Wall", "-Wextra", "-Werror", "-Wshadow", "-Wconversion", "-Wno-sign-conversion"]
 OPTIMIZE = [
-    *("-O2", "-ffp-contract=fast", "-fno-math-errno", "-DCM_COMPACT"),
+    *("-O2", "-ffp-contract=fast", "-fno-math-errno", "-DCM_COMPACT", "-DCM_FRAMES=100"),
     # Stages that run one after another share the stack; no code is doubled to save a jump.
     *("-fno-inline-functions-called-once", "-freorder-blocks-algorithm=simple", "-fno-tree-pre"),
 ]

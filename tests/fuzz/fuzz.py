@@ -104,7 +104,7 @@ def run(name: str, program: Path, corpus: Path, limits: Sequence[str], seed: int
 def seed_models() -> dict[str, bytes]:
     """Small models of all kinds, for the reader."""
     from circlematch.compact import compact
-    from circlematch.config import Detection, Network
+    from circlematch.config import Detection, FrontEnd, Network
     from circlematch.detection import BACKGROUND
     from circlematch.parameters import initial_tensors
 
@@ -116,6 +116,7 @@ def seed_models() -> dict[str, bytes]:
         "odd": (Network(width=6, classes=5, conv_channels=3), ("één", "", "zwei", "_unknown_", "a longer name")),
         "dense": (Network(width=4, classes=2, dense_bands=True), ("a", "b")),
         "mean": (Network(width=6, classes=3, mean_pooling=True), ("a", "b", "c")),
+        "window": (Network(width=4, classes=2), ("a", "b")),
     }
     return {
         name: compact(
@@ -124,6 +125,7 @@ def seed_models() -> dict[str, bytes]:
             labels,
             BACKGROUND,
             Detection(thresholds=(0.5,) * len(labels), start_offset_ms=-30),
+            FrontEnd(clip_ms=500 if name == "window" else 1_000),
         )
         for name, (network, labels) in networks.items()
     }
@@ -145,6 +147,8 @@ def seed_orders() -> dict[str, bytes]:
         "alike": bytes([7, 0, 10, 0, 3]) + tone + bytes([finish]),
         "every": bytes([2, 3, 90, 7, 0]) + tone + noise,
         "clips": bytes([0]) + opened + bytes([clip_i16, 4]) + bytes(range(32)) + bytes([clip_f32, 2]) + not_numbers,
+        "short": bytes([8]) + opened + noise + tone + bytes([finish]),
+        "long": bytes([9]) + opened + noise + tone + noise + bytes([finish]),
         "not-numbers": bytes([5]) + opened + bytes([given_f32, 2]) + not_numbers + noise + bytes([finish]),
     }
 

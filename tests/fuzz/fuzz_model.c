@@ -39,7 +39,9 @@ static void tame_header(uint8_t *bytes)
     put_word(bytes, AT_GROUPS, 1u << word_at(bytes, AT_GROUPS));
     put_word(bytes, AT_PROTOTYPES, PROTOTYPES);
     put_word(bytes, AT_HARMONICS, HARMONICS);
-    put_word(bytes, AT_WINDOW, T);
+    const uint32_t window = word_at(bytes, AT_WINDOW);  /* that of a seed stays: its circle is in the bytes */
+    if (window < CM_LEAST_FRAMES || window > CM_MOST_FRAMES || window % BLOCK_FRAMES)
+        put_word(bytes, AT_WINDOW, CM_USUAL_FRAMES);
     put_word(bytes, AT_FRONT_END, CM_FRONT_END_NUMBER);
 }
 

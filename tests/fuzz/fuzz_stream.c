@@ -20,17 +20,21 @@ typedef struct {
     uint32_t mean_pooling, classes, width, channels, groups, features, filters;
     float power, scale;
     int weights;
+    uint32_t frames;
 } shape;
 
 static const shape shapes[] = {
-    { 0, 2, 4, 1, 16, 1, 2, 4.0f, 7.0f, USUAL },
-    { 0, 5, 6, 3, 1, 5, 4, 4.0f, 20.0f, USUAL },
-    { 0, 3, 10, 8, 2, 3, 6, 3.0f, 80.0f, USUAL },
-    { 1, 7, 6, 2, 8, 2, 2, 4.0f, 0.0f, USUAL },
-    { 0, 2, 4, 1, 4, 1, 2, 16.0f, 80.0f, WILD },
-    { 1, 2, 4, 1, 4, 1, 2, 16.0f, 80.0f, WILD },
-    { 0, 12, 16, 8, 4, 4, 4, 4.0f, 7.0f, USUAL },
-    { 0, 12, 4, 1, 4, 1, 2, 4.0f, 7.0f, ALIKE },
+    { 0, 2, 4, 1, 16, 1, 2, 4.0f, 7.0f, USUAL, 100 },
+    { 0, 5, 6, 3, 1, 5, 4, 4.0f, 20.0f, USUAL, 100 },
+    { 0, 3, 10, 8, 2, 3, 6, 3.0f, 80.0f, USUAL, 100 },
+    { 1, 7, 6, 2, 8, 2, 2, 4.0f, 0.0f, USUAL, 100 },
+    { 0, 2, 4, 1, 4, 1, 2, 16.0f, 80.0f, WILD, 100 },
+    { 1, 2, 4, 1, 4, 1, 2, 16.0f, 80.0f, WILD, 100 },
+    { 0, 12, 16, 8, 4, 4, 4, 4.0f, 7.0f, USUAL, 100 },
+    { 0, 12, 4, 1, 4, 1, 2, 4.0f, 7.0f, ALIKE, 100 },
+    { 0, 3, 6, 2, 4, 2, 2, 4.0f, 20.0f, USUAL, 50 },
+    { 0, 2, 4, 1, 4, 1, 2, 16.0f, 80.0f, WILD, 200 },
+    { 1, 2, 4, 1, 4, 1, 2, 4.0f, 0.0f, USUAL, 130 },
 };
 #define SHAPES (sizeof shapes / sizeof *shapes)
 
@@ -47,18 +51,33 @@ static void put_float(uint8_t *bytes, size_t index, float number)
     memcpy(bytes + 4 * index, &number, sizeof number);
 }
 
+/* A field with any numbers in place of a circle. */
+static void put_circle(uint8_t *field, size_t size, uint32_t *seed)
+{
+    put_word(field, 0, TAG_CIRCLE);
+    put_word(field, 1, (uint32_t)size);
+    for (size_t i = 0; i < size / 4; i++) {
+        const float drawn = (float)(next_random(seed) % 2001) * 1e-3f;  /* 0 to 2 */
+        put_float(field, 2 + i, i < size / 4 - 2 ? drawn - 1 : 10 * drawn);
+    }
+}
+
 static void make_model(const shape *s, cm_model *model, uint32_t seed)
 {
     const uint32_t words[] = { s->mean_pooling, s->classes, s->width, s->channels, s->groups, s->features, s->filters,
-                               PROTOTYPES, HARMONICS, T, CM_FRONT_END_NUMBER };
+                               PROTOTYPES, HARMONICS, s->frames, CM_FRONT_END_NUMBER };
     const float numbers[] = { 0.1f, s->power, 1e-6f, s->scale, 0.3f };
-    const size_t names = (3 * s->classes + 3) / 4 * 4, at = 4 * HEADER_WORDS + names;
+    const size_t circle = s->frames == CM_USUAL_FRAMES ? 0 : 4 * (2 * (size_t)s->frames + 2), fields = circle ? 8 + circle : 0;
+    const size_t names = (3 * s->classes + 3) / 4 * 4, at = 4 * HEADER_WORDS + names + fields;
     uint8_t *head = calloc(1, at);
     for (size_t i = 0; i < sizeof words / sizeof *words; i++)
         put_word(head, AT_FLAGS + (int)i, words[i]);
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
         put_float(head, AT_SLOPE + i, numbers[i]);
     put_word(head, AT_NAME_BYTES, (uint32_t)names);
+    put_word(head, AT_FIELD_BYTES, (uint32_t)fields);
+    if (fields)
+        put_circle(head + 4 * HEADER_WORDS + names, circle, &seed);
     for (uint32_t k = 0; k < s->classes; k++)
         head[4 * HEADER_WORDS + s->classes + 2 * k] = (uint8_t)('a' + k);
     head[4 * HEADER_WORDS] = 1;  /* the first class is not a keyword */
@@ -212,7 +231,7 @@ static void clip_both(hearing *h, const int16_t *i16, const float *f32, size_t c
         EXPECT(answers[i].start_ms <= answers[i].end_ms);
     }
     EXPECT(answers[0].label == answers[1].label && answers[0].start_ms == answers[1].start_ms);
-    h->samples += CM_HOP * T;
+    h->samples += CM_HOP * (size_t)h->model->frames;
 }
 
 /* Samples with the bits of the input: floats may be NaN or infinite. */

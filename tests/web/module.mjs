@@ -43,7 +43,7 @@ const answers = {
       const hits = [...pieces(floats(samples))].flatMap((piece) => stream.push(piece, see));
       hits.push(...stream.finish(see));
       const classes = stream.classes;
-      return { windows, hits, classes, looked: stream.windows, agreeing: stream.agreeing };
+      return { windows, hits, classes, frames: stream.frames, looked: stream.windows, agreeing: stream.agreeing };
     });
   },
 

@@ -1,13 +1,12 @@
 /**
- * The circle: a second of sound bent into a ring. The angle of a frame is its number modulo 100, clockwise from the top,
- * as in the engine, so the hand writes the newest frame over the oldest. Outside, ticks show the loudness; the curves are
+ * The circle: a window of sound bent into a ring. The angle of a frame is its number modulo the frames of a window,
+ * clockwise from the top, as in the engine, so the hand writes the newest frame over the oldest. Outside, ticks show the loudness; the curves are
  * the five responses; the numbered dots are the moments q = 1, the small rings q = 2 (at half the angle), and the arrows
  * between the dots the cross moments.
  */
 
 import { BANDS } from "../stream.js";
 import { write } from "./figure.js";
-import { WINDOW } from "./history.js";
 import { magnitude, turns } from "./moments.js";
 
 const FULL = 2 * Math.PI;
@@ -18,20 +17,21 @@ const LOUD_FRAME = 8; // mean log power of a frame at the full length of a tick
 const RADIUS = { ticks: 0.86, longest: 0.115, highest: 0.8, lowest: 0.16, moments: 0.8 };
 
 export function drawCircle(figure, view) {
-  const { palette, moments, end } = view;
+  const { palette, moments, end, history } = view;
+  const angleOf = (frame) => turnOf(frame, history.window) * FULL;
   const context = figure.begin();
   const half = Math.min(figure.width, figure.height) / 2;
   context.save();
   context.translate(figure.width / 2, figure.height / 2);
   drawFace(context, half, palette);
-  drawTicks(context, half, view);
+  drawTicks(context, half, view, angleOf);
   if (moments) {
-    moments.forEach((one, s) => drawResponse(context, half, one, end, view.history.scale, palette.curves[s]));
-    drawHand(context, half, end, palette);
+    moments.forEach((one, s) => drawResponse(context, half, one, Math.floor(end), angleOf, history.scale, palette.curves[s]));
+    drawHand(context, half, angleOf(end), palette);
     moments.slice(0, -1).forEach((one, s) => drawCross(context, half, one, moments[s + 1], palette));
     moments.forEach((one, s) => drawMoment(context, half, one, palette, s));
   } else {
-    drawHand(context, half, end, palette);
+    drawHand(context, half, angleOf(end), palette);
   }
   context.restore();
   return figure.pointer && moments ? circleValue(figure, half, view) : null;
@@ -41,8 +41,9 @@ function point(angle, radius) {
   return [radius * Math.sin(angle), -radius * Math.cos(angle)];
 }
 
-function angleOf(frame) {
-  return ((((frame % WINDOW) + WINDOW) % WINDOW) / WINDOW) * FULL;
+/** The place of a frame on a circle of so many frames, from 0 to 1. */
+function turnOf(frame, frames) {
+  return (((frame % frames) + frames) % frames) / frames;
 }
 
 function drawFace(context, half, palette) {
@@ -63,17 +64,17 @@ function drawFace(context, half, palette) {
 }
 
 /** One tick for each frame, as long as the frame is loud; older ones are fainter. */
-function drawTicks(context, half, { history, end, palette }) {
+function drawTicks(context, half, { history, end, palette }, angleOf) {
   context.lineWidth = Math.max(1.5, half * 0.011);
   context.lineCap = "round";
   context.strokeStyle = palette.ink;
   const last = Math.floor(end);
-  for (let i = 0; i < WINDOW; i++) {
-    const frame = last - WINDOW + i;
+  for (let i = 0; i < history.window; i++) {
+    const frame = last - history.window + i;
     const mel = history.melFrame(frame);
     const share = mel ? Math.min(mel.reduce((sum, value) => sum + value, 0) / BANDS / LOUD_FRAME, 1) : 0;
     const angle = angleOf(frame + 0.5);
-    context.globalAlpha = mel ? 0.25 + (0.65 * i) / WINDOW : 0.12;
+    context.globalAlpha = mel ? 0.25 + (0.65 * i) / history.window : 0.12;
     context.beginPath();
     context.moveTo(...point(angle, RADIUS.ticks * half));
     context.lineTo(...point(angle, (RADIUS.ticks + 0.012 + RADIUS.longest * share) * half));
@@ -89,9 +90,8 @@ function radiusOf(response, scale) {
 }
 
 /** A response curve: faint, filled where the response is positive, and strong where most of its weight is. */
-function drawResponse(context, half, { curve, weights }, end, scale, colour) {
-  const last = Math.floor(end);
-  const angle = (i) => angleOf(last - WINDOW + i + 0.5);
+function drawResponse(context, half, { curve, weights }, last, angleOf, scale, colour) {
+  const angle = (i) => angleOf(last - curve.length + i + 0.5);
   const at = (i, least = -Infinity) => point(angle(i), half * radiusOf(Math.max(curve[i], least), scale));
   const known = [...curve.keys()].filter((i) => !Number.isNaN(curve[i]));
   if (known.length < 2) return;
@@ -110,9 +110,9 @@ function drawResponse(context, half, { curve, weights }, end, scale, colour) {
   context.stroke();
   context.lineWidth = 3;
   context.globalAlpha = 1;
-  for (let from = 0; from < WINDOW; from++) {
+  for (let from = 0; from < curve.length; from++) {
     let to = from;
-    while (to < WINDOW && weights[to] > strong) to++;
+    while (to < curve.length && weights[to] > strong) to++;
     if (to - from > 1) trace(context, Array.from({ length: to - from }, (_, i) => at(from + i)));
     if (to - from > 1) context.stroke();
     from = to;
@@ -130,8 +130,7 @@ function trace(context, points) {
   context.lineTo(...points.at(-1));
 }
 
-function drawHand(context, half, end, palette) {
-  const angle = angleOf(end);
+function drawHand(context, half, angle, palette) {
   context.strokeStyle = palette.accent;
   context.lineWidth = 2;
   context.beginPath();
@@ -195,18 +194,19 @@ function drawCross(context, half, from, to, palette) {
 }
 
 /** What the pointer is at: a moment if one is near, else the frame of its angle. */
-function circleValue(figure, half, { moments, end }) {
+function circleValue(figure, half, { moments, end, history }) {
   const x = figure.pointer.x - figure.width / 2;
   const y = figure.pointer.y - figure.height / 2;
   if (Math.hypot(x, y) > half) return null;
   const distance = ({ first }) => Math.hypot(place(first, half)[0] - x, place(first, half)[1] - y);
   const nearest = moments.reduce((best, one, s) => (distance(one) < distance(moments[best]) ? s : best), 0);
   if (distance(moments[nearest]) < 16) return describe(moments[nearest], nearest);
-  const place100 = Math.floor(((Math.atan2(x, -y) / FULL + 1) % 1) * WINDOW);
-  const i = (((place100 - Math.floor(end)) % WINDOW) + WINDOW) % WINDOW;
+  const frames = history.window;
+  const under = Math.floor(((Math.atan2(x, -y) / FULL + 1) % 1) * frames);
+  const i = (((under - Math.floor(end)) % frames) + frames) % frames;
   if (Number.isNaN(moments[0].curve[i])) return null;
   const values = moments.map(({ curve }, s) => `${s + 1}: ${curve[i].toFixed(1).replace("-", "−")}`);
-  return `${((WINDOW - i) / 100).toFixed(2)} s before the hand   ${values.join("   ")}`;
+  return `${((frames - i) / 100).toFixed(2)} s before the hand   ${values.join("   ")}`;
 }
 
 function describe({ first, second, cross }, s) {

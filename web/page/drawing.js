@@ -2,7 +2,7 @@
 
 import { drawCircle } from "./circle.js";
 import { Figure } from "./figure.js";
-import { LOOK_AHEAD, SHOWN, WINDOW } from "./history.js";
+import { LOOK_AHEAD, SHOWN } from "./history.js";
 import { circularMoments } from "./moments.js";
 import { showNumbers } from "./numbers.js";
 import { paletteOf } from "./palette.js";
@@ -12,6 +12,7 @@ import { drawSecond } from "./second.js";
 import { $, setText, state } from "./state.js";
 import { drawStrip } from "./strip.js";
 
+const FAR = 100; // frames by which what is shown may lag behind the sound
 const HEARD_FRAMES = 150; // for so long the word stays above the circle
 const EASE = 0.35; // of the way to the newest frame, for each drawn frame: messages come in bursts
 const CLEARLY = 0.15; // by which another keyword must lead before its responses are shown
@@ -62,16 +63,16 @@ function advance() {
     recording.show(headOf(recording) - LOOK_AHEAD);
   } else if (!state.paused) {
     const ahead = history.end - state.shown;
-    state.shown = Math.abs(ahead) > WINDOW ? history.end : state.shown + EASE * ahead;
+    state.shown = Math.abs(ahead) > FAR ? history.end : state.shown + EASE * ahead;
   }
 }
 
 /** The last frame of a recording in the strip, which shows five seconds before and after the place if it can. */
 function headOf({ frames }) {
-  return Math.max(Math.min(frames, Math.max(state.place + SHOWN / 2, SHOWN)), WINDOW);
+  return Math.max(Math.min(frames, Math.max(state.place + SHOWN / 2, SHOWN)), state.history.window);
 }
 
-/** What is shown now: times are in frames, `end` where the shown second ends, `head` where the strip ends. */
+/** What is shown now: times are in frames, `end` where the shown window ends, `head` where the strip ends. */
 export function viewOf() {
   const { history, recording } = state;
   const head = recording ? headOf(recording) : state.shown + LOOK_AHEAD;
@@ -80,7 +81,8 @@ export function viewOf() {
   const whole = Math.round(end);
   const heard = history.windowBefore(whole);
   const label = follow(heard);
-  setText($("second-name"), history.padded ? `One second, five responses to “${history.classes[label].name}”` : "One second");
+  const size = history.window === 100 ? "One second" : `${(history.window / 100).toFixed(1)} s`;
+  setText($("second-name"), history.padded ? `${size}, five responses to “${history.classes[label].name}”` : size);
   return {
     ...{ history, head, span, end, whole, heard, label, live: !recording, hits: state.hits.hits },
     palette: paletteOf(document.documentElement.dataset.theme),

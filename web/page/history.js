@@ -6,16 +6,17 @@
 import { BANDS, HOP, PROTOTYPES } from "../stream.js";
 
 export const SHOWN = 1000; // frames: ten seconds
-export const WINDOW = 100; // frames of a window
+export const LONGEST_WINDOW = 200; // frames
 export const BLOCK = 10; // frames from one window to the next
 export const LOOK_AHEAD = 11; // frames by which log-mel frames are ahead of responses
-export const RING = SHOWN + 2 * WINDOW;
+export const RING = SHOWN + LONGEST_WINDOW;
 
 export class History {
   /** @param stream what its engine says of the model */
   constructor(stream) {
     this.classes = stream.classes;
     this.padded = stream.paddedClasses;
+    this.window = stream.frames; // of a window
     this.looked = stream.windows;
     this.agreeing = stream.agreeing;
     this.scale = stream.scale;

@@ -1,15 +1,10 @@
 /** The circular statistics of one class in one window, Eqs. (3) to (7), from its response curves. */
 
 import { PROTOTYPES } from "../stream.js";
-import { WINDOW } from "./history.js";
-
-const TURN = (2 * Math.PI) / WINDOW;
-const COS = Float64Array.from({ length: WINDOW }, (_, t) => Math.cos(TURN * t));
-const SIN = Float64Array.from({ length: WINDOW }, (_, t) => Math.sin(TURN * t));
 
 /**
- * Curves, moments and cross moments of the window that ends before frame `end`. A frame's angle is its number modulo 100,
- * as in the engine. Frames that are not there have no weight.
+ * Curves, moments and cross moments of the window that ends before frame `end`. A frame's angle is its number modulo the
+ * frames of a window, as in the engine. Frames that are not there have no weight.
  *
  * @returns one { curve, weights, peak, strength, first, second, cross } for each prototype, null without prototypes;
  *   `first` and `second` are the moments q = 1, 2, `cross` is first of the next prototype times conj(first) of this one
@@ -18,8 +13,7 @@ export function circularMoments(history, end, label) {
   if (history.padded === 0) return null;
   const found = [];
   for (let s = 0; s < PROTOTYPES; s++) {
-    const curve = new Float64Array(WINDOW);
-    for (let i = 0; i < WINDOW; i++) curve[i] = history.response(end - WINDOW + i, s, label);
+    const curve = Float64Array.from({ length: history.window }, (_, i) => history.response(end - history.window + i, s, label));
     found.push({ curve, ...momentsOf(curve, end) });
   }
   found.forEach((one, s) => (one.cross = s + 1 < PROTOTYPES ? timesConjugate(found[s + 1].first, one.first) : null));
@@ -27,23 +21,24 @@ export function circularMoments(history, end, label) {
 }
 
 function momentsOf(curve, end) {
-  const weights = new Float64Array(WINDOW);
+  const size = curve.length;
+  const turn = (2 * Math.PI) / size;
+  const weights = new Float64Array(size);
   const first = { re: 0, im: 0 };
   const second = { re: 0, im: 0 };
   let [sum, peak, seen] = [0, -1, 0];
-  for (let i = 0; i < WINDOW; i++) {
+  for (let i = 0; i < size; i++) {
     if (Number.isNaN(curve[i])) continue;
     const weight = Math.exp(curve[i]);
-    const angle = (((end + i) % WINDOW) + WINDOW) % WINDOW; // end - 100 + i, modulo 100
-    const twice = (2 * angle) % WINDOW;
+    const angle = turn * ((end + i) % size); // the same as that of end - size + i
     if (peak < 0 || curve[i] > curve[peak]) peak = i;
     weights[i] = weight;
     sum += weight;
     seen++;
-    first.re += weight * COS[angle];
-    first.im += weight * SIN[angle];
-    second.re += weight * COS[twice];
-    second.im += weight * SIN[twice];
+    first.re += weight * Math.cos(angle);
+    first.im += weight * Math.sin(angle);
+    second.re += weight * Math.cos(2 * angle);
+    second.im += weight * Math.sin(2 * angle);
   }
   for (const moment of [first, second]) [moment.re, moment.im] = seen ? [moment.re / sum, moment.im / sum] : [0, 0];
   return { weights, peak, first, second, strength: seen ? Math.log(sum / seen) : NaN };

@@ -1,7 +1,6 @@
-/** The circular statistics of the shown second as a table, for reading and for screen readers. */
+/** The circular statistics of the shown window as a table, for reading and for screen readers. */
 
 import { element } from "./scores.js";
-import { WINDOW } from "./history.js";
 import { magnitude, turns } from "./moments.js";
 
 export function showNumbers(body, moments, end) {
@@ -22,10 +21,10 @@ function cell(text) {
   return made;
 }
 
-function cells({ peak, strength, first, second, cross }, end) {
+function cells({ curve, peak, strength, first, second, cross }, end) {
   const polar = (moment, degrees) => `${magnitude(moment).toFixed(3)} at ${Math.round(degrees)}°`;
   return [
-    peak < 0 ? "–" : `${((end - WINDOW + peak) / 100).toFixed(2)} s`,
+    peak < 0 ? "–" : `${((end - curve.length + peak) / 100).toFixed(2)} s`,
     Number.isNaN(strength) ? "–" : strength.toFixed(3).replace("-", "−"),
     polar(first, turns(first) * 360),
     polar(second, turns(second) * 360),

@@ -3,7 +3,7 @@
 import { readModel } from "../model.js";
 import { SAMPLE_RATE, Stream, hasVectors, modelNumbers } from "../stream.js";
 import { figures, redraw, scores, viewOf } from "./drawing.js";
-import { History, LOOK_AHEAD, SHOWN, WINDOW } from "./history.js";
+import { History, LOOK_AHEAD, SHOWN } from "./history.js";
 import { Hits } from "./hits.js";
 import { Microphone } from "./microphone.js";
 import { ownModels, part } from "./parts.js";
@@ -64,7 +64,7 @@ function goLive() {
   hits.reset();
   state.back = state.shown = 0;
   $("marks").replaceChildren();
-  Object.assign($("place"), { min: WINDOW, max: SHOWN, value: SHOWN });
+  Object.assign($("place"), { min: state.history.window, max: SHOWN, value: SHOWN });
   setText($("strip-name"), "The last ten seconds");
   pause(false);
 }
@@ -128,8 +128,8 @@ async function openRecording(recording) {
   microphone.stop();
   showListening();
   silence();
-  Object.assign(state, { recording, clock: null, back: 0, place: Math.min(WINDOW, recording.frames) });
   newHistory();
+  Object.assign(state, { recording, clock: null, back: 0, place: Math.min(state.history.window, recording.frames) });
   hits.reset();
   $("marks").replaceChildren();
   Object.assign($("place"), { min: 0, max: recording.frames, value: state.place });
@@ -192,11 +192,11 @@ function playHit(hit) {
   showHit(hit);
 }
 
-/** Goes to a keyword: the shown second then ends shortly after it. */
+/** Goes to a keyword: the shown window then ends shortly after it. */
 function showHit(hit) {
   const end = Math.round(hit.end * 100) + AFTER_HIT;
-  if (state.recording) seek(Math.max(end, WINDOW));
-  else if (end >= state.history.end - SHOWN + WINDOW) stepTo(Math.max(0, Math.round(state.shown) - end));
+  if (state.recording) seek(Math.max(end, state.history.window));
+  else if (end >= state.history.end - SHOWN + state.history.window) stepTo(Math.max(0, Math.round(state.shown) - end));
   else say("This keyword is more than ten seconds ago; its sound is kept, its picture is not.");
   state.followed = state.history.classes.findIndex(({ name }) => name === hit.label);
 }
@@ -237,16 +237,16 @@ function seek(frame) {
 function stepTo(back) {
   if (!state.paused) pause(true);
   state.shown = Math.round(state.shown);
-  state.back = Math.min(Math.max(back, 0), SHOWN - WINDOW);
+  state.back = Math.min(Math.max(back, 0), SHOWN - state.history.window);
   redraw();
 }
 
-/** Puts the middle of the shown second where the strip is pressed. */
+/** Puts the middle of the shown window where the strip is pressed. */
 function dragStrip({ buttons, offsetX }) {
   if (buttons !== 1 || !state.history) return;
   const { head, span } = viewOf();
-  const end = Math.round(head - span + (offsetX / figures.strip.width) * span + WINDOW / 2);
-  if (state.recording) seek(Math.max(end, WINDOW));
+  const end = Math.round(head - span + (offsetX / figures.strip.width) * span + state.history.window / 2);
+  if (state.recording) seek(Math.max(end, state.history.window));
   else stepTo(Math.round(head) - LOOK_AHEAD - end);
 }
 

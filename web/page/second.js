@@ -1,7 +1,6 @@
-/** One second: its log-mel picture, and below it the responses of the five prototypes of a class. */
+/** One window: its log-mel picture, and below it the responses of the five prototypes of a class. */
 
 import { AXIS, write } from "./figure.js";
-import { WINDOW } from "./history.js";
 
 const PICTURE_SHARE = 0.34; // of the height
 const LEFT = 34; // for the scale of the responses
@@ -15,7 +14,7 @@ export function drawSecond(figure, picture, view) {
   const bottom = figure.height - AXIS;
   context.fillStyle = palette.faint;
   context.fillRect(LEFT, 0, width, top);
-  picture.draw(context, end - WINDOW, end, LEFT, 0, width, top);
+  picture.draw(context, end - history.window, end, LEFT, 0, width, top);
   const scale = Math.max(history.scale, 1e-6);
   const y = (response) => (top + 12 + bottom - 6) / 2 - (response / scale) * ((bottom - 6 - top - 12) / 2);
   drawTimes(context, view, width, bottom);
@@ -24,7 +23,7 @@ export function drawSecond(figure, picture, view) {
     return null;
   }
   drawLevels(context, palette, figure, scale, y);
-  const x = (place) => LEFT + ((place + 0.5) / WINDOW) * width;
+  const x = (place) => LEFT + ((place + 0.5) / history.window) * width;
   moments.forEach(({ curve }, s) => drawCurve(context, curve, x, y, palette.curves[s]));
   const peaks = moments.flatMap(({ curve, peak }, s) => (peak < 0 ? [] : [{ s, x: x(peak), y: y(curve[peak]) }]));
   for (const peak of apart(peaks, LEFT + 8, figure.width - 8)) drawPeak(context, peak, palette);
@@ -43,12 +42,14 @@ function drawLevels(context, palette, figure, scale, y) {
   }
 }
 
-function drawTimes(context, { palette, end, live, head }, width, bottom) {
-  for (let place = 0; place <= WINDOW; place += 25) {
-    const seconds = live ? (end - WINDOW + place - head) / 100 : (end - WINDOW + place) / 100;
-    const align = place === 0 ? "left" : place === WINDOW ? "right" : "center";
+function drawTimes(context, { palette, end, live, head, history }, width, bottom) {
+  const frames = history.window;
+  for (let quarter = 0; quarter <= 4; quarter++) {
+    const place = (quarter / 4) * frames;
+    const seconds = live ? (end - frames + place - head) / 100 : (end - frames + place) / 100;
+    const align = quarter === 0 ? "left" : quarter === 4 ? "right" : "center";
     const text = `${seconds.toFixed(2).replace("-", "−")} s`;
-    write(context, text, LEFT + (place / WINDOW) * width, bottom + AXIS / 2 + 1, palette.muted, align, 11);
+    write(context, text, LEFT + (place / frames) * width, bottom + AXIS / 2 + 1, palette.muted, align, 11);
   }
 }
 
@@ -58,7 +59,7 @@ function drawCurve(context, curve, x, y, colour) {
   context.lineJoin = "round";
   context.beginPath();
   let drawing = false;
-  for (let i = 0; i < WINDOW; i++) {
+  for (let i = 0; i < curve.length; i++) {
     if (Number.isNaN(curve[i])) drawing = false;
     else if (drawing) context.lineTo(x(i), y(curve[i]));
     else context.moveTo(x(i), y(curve[i]));
@@ -90,16 +91,17 @@ function drawPeak(context, { s, x, y }, palette) {
 }
 
 /** A line under the pointer, and the five responses there. */
-function readValues(context, figure, { palette, moments, end, live, head }, x, width, bottom) {
-  const place = figure.pointer ? Math.floor(((figure.pointer.x - LEFT) / width) * WINDOW) : -1;
-  if (place < 0 || place >= WINDOW || Number.isNaN(moments[0].curve[place])) return null;
+function readValues(context, figure, { palette, moments, end, live, head, history }, x, width, bottom) {
+  const frames = history.window;
+  const place = figure.pointer ? Math.floor(((figure.pointer.x - LEFT) / width) * frames) : -1;
+  if (place < 0 || place >= frames || Number.isNaN(moments[0].curve[place])) return null;
   context.strokeStyle = palette.muted;
   context.lineWidth = 1;
   context.beginPath();
   context.moveTo(x(place), 0);
   context.lineTo(x(place), bottom);
   context.stroke();
-  const frame = Math.floor(end) - WINDOW + place;
+  const frame = Math.floor(end) - frames + place;
   const time = live ? `${((head - frame) / 100).toFixed(2)} s ago` : `${(frame / 100).toFixed(2)} s`;
   const values = moments.map(({ curve }, s) => `${s + 1}: ${curve[place].toFixed(1).replace("-", "−")}`);
   return `${time}   ${values.join("   ")}`;

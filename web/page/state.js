@@ -1,8 +1,6 @@
 /** What the parts of the page share: its state, and its elements by their names. */
 
-import { WINDOW } from "./history.js";
-
-/** All that changes. In a recording `place` is the frame at which the shown second ends; live, `back` counts from now. */
+/** All that changes. In a recording `place` is the frame at which the shown window ends; live, `back` counts from now. */
 export const state = {
   module: null,
   wasm: null,
@@ -13,7 +11,7 @@ export const state = {
   recording: null, // null: live
   hits: null, // the list of keywords
   sample: null,
-  place: WINDOW,
+  place: 0,
   back: 0,
   shown: 0, // the newest frame, eased
   paused: true,

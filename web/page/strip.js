@@ -1,8 +1,7 @@
-/** The last ten seconds: log-mel, the hits, and a bracket around the second that is judged. */
+/** The last ten seconds: log-mel, the hits, and a bracket around the window that is judged. */
 
 import { BANDS } from "../stream.js";
 import { AXIS, write } from "./figure.js";
-import { WINDOW } from "./history.js";
 
 export function drawStrip(figure, picture, view) {
   const { palette, end, head, span, history } = view;
@@ -14,7 +13,7 @@ export function drawStrip(figure, picture, view) {
   context.fillRect(0, 0, figure.width, height);
   picture.draw(context, from, head, 0, 0, figure.width, height);
   drawHits(context, view, x, height);
-  drawBracket(context, palette, x(end - WINDOW), x(end), height);
+  drawBracket(context, palette, x(end - history.window), x(end), height);
   drawSeconds(context, view, x, figure);
   return figure.pointer && figure.pointer.y < height ? stripValue(history, view, figure, from, height) : null;
 }
