@@ -1,7 +1,8 @@
-"""Export of a model for other programs: as C source together with the engine, or as a binary file with a manifest.
+"""Export of a model for other programs: as C source with the engine, as a binary file with a manifest, as ONNX graphs.
 
-Every format contains the compact form that the C engine reads. A new format needs two functions, which write its files
-and read the compact form from them, and a row in FORMATS.
+A new format needs two functions, which write its files and compare what is in them with the model, and a row in
+FORMATS. If the files hold the compact form that the C engine reads, `unchanged` makes the second function from one that
+reads it back.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from circlematch.files import write_together
 from circlematch.model import Model
 from circlematch.text import c_comment, c_name, file_name, json_bytes
 
-__all__ = ["FORMATS", "Format", "agreement", "export", "self_test_clip"]
+__all__ = ["FORMATS", "Agreement", "Format", "agreement", "export", "self_test_clip", "unchanged"]
 
 WORDS_IN_A_LINE = 8
 NUMBERS_IN_A_LINE = 6
@@ -33,7 +34,20 @@ SEED = 2463534242
 LOUDNESS_SAMPLES = 800  # of the self-test, after which its loudness changes
 PUSHED_SAMPLES = 50  # at a time, in the exported self-test
 ENGINE = ("circlematch.h", "circlematch.c")  # package data, made by engine/python/amalgamate.py
+ONNX_TOLERANCE = 1e-3  # of a score; rounding changes it by 1e-5 to 1e-4
 SELF_TEST_TOLERANCE = 0.02  # of a score; 16-bit blocks and fused multiply–add change it by less
+
+
+Clips = npt.NDArray[np.int16]  # (N, samples)
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """What is in the exported files, compared with the model."""
+
+    agrees: bool
+    said: str  # on one line
+    figures: dict[str, Any]  # for --json
 
 
 @dataclass(frozen=True)
@@ -42,7 +56,8 @@ class Format:
 
     title: str  # for --help
     write: Callable[[Model, Path], list[Path]]  # writes the files into a folder and returns them
-    read_back: Callable[[list[Path]], bytes]  # the compact model from these files
+    compare: Callable[[Model, list[Path], Clips | None], Agreement]  # on clips, or (None) on synthetic ones
+    on_clips: bool = False  # whether clips matter
 
 
 def self_test_clip() -> npt.NDArray[np.int16]:
@@ -136,26 +151,72 @@ def _from_bundle(paths: list[Path]) -> bytes:
     return paths[0].read_bytes()
 
 
+def _to_onnx(model: Model, folder: Path) -> list[Path]:
+    """Write <name>.onnx, <name>-log-mel.onnx and <name>-stream.onnx."""
+    from circlematch.onnx.models import GRAPHS
+
+    stem = file_name(model.card.name)
+    graphs = {folder / f"{stem}{ending}.onnx": graph(model) for ending, graph in GRAPHS.items()}
+    write_together({path: graph.SerializeToString() for path, graph in graphs.items()})
+    return list(graphs)
+
+
+def _compare_onnx(model: Model, paths: list[Path], clips: Clips | None) -> Agreement:
+    """Run the graphs in ONNX Runtime. Without recordings, the clips are synthetic words and the self-test."""
+    from circlematch.onnx import graph, runtime
+
+    if clips is None:
+        clips = np.concatenate((self_test_clip()[None], runtime.synthetic_clips()))
+    names = ("samples", "log-mel", "stream")
+    sessions = {name: runtime.open_graph(path) for name, path in zip(names, paths, strict=True)}
+    found = runtime.differences(model, sessions, clips)
+    largest = max(found.values())
+    agrees = largest < ONNX_TOLERANCE
+    listed = ", ".join(f"{name} {difference:.1e}" for name, difference in found.items())
+    said = f"opset {graph.OPSET}, {len(clips):,} clips; largest difference of a score from the engine's: {listed}"
+    figures = {"opset": graph.OPSET, "clips": len(clips), "agrees": agrees, "largest_difference": largest}
+    return Agreement(
+        agrees, said if agrees else f"{said}: TOO MUCH; do not use these files", {**figures, "differences": found}
+    )
+
+
+def unchanged(read_back: Callable[[list[Path]], bytes]) -> Callable[[Model, list[Path], Clips | None], Agreement]:
+    """The comparison for files that hold the compact form: it must be the model's, byte for byte."""
+
+    def compare(model: Model, paths: list[Path], _: Clips | None) -> Agreement:
+        data = read_back(paths)
+        size, same = f"{len(data):,} bytes of model", data == model.compact
+        if not same:
+            said = f"{size}, CHANGED when read back; do not use these files"
+            return Agreement(False, said, {"bytes": len(data), "unchanged": False, "largest_difference": None})
+        difference = _difference_from_torch(model, data)
+        compared = "scores were not compared with PyTorch, which is not installed"
+        if difference is not None:
+            compared = f"the scores of the self-test differ from PyTorch's by at most {difference:.1e}"
+        figures = {"bytes": len(data), "unchanged": True, "largest_difference": difference}
+        return Agreement(True, f"{size}, unchanged when read back; {compared}", figures)
+
+    return compare
+
+
 FORMATS = {
-    "c": Format("C source, with the engine", _to_c, _from_c),
-    "bundle": Format("a binary file and its manifest", _to_bundle, _from_bundle),
+    "c": Format("C source, with the engine", _to_c, unchanged(_from_c)),
+    "bundle": Format("a binary file and its manifest", _to_bundle, unchanged(_from_bundle)),
+    "onnx": Format("ONNX graphs of a clip, a log-mel spectrogram and a stream", _to_onnx, _compare_onnx, on_clips=True),
 }
 
 
-def agreement(model: Model, kind: str, paths: list[Path]) -> dict[str, Any]:
-    """Compare the model in the files with the original, and its scores of the self-test clip with PyTorch's.
+def agreement(model: Model, kind: str, paths: list[Path], clips: Clips | None = None) -> Agreement:
+    """Compare what is in the files that `export` wrote with the model."""
+    return FORMATS[kind].compare(model, paths, clips)
 
-    The difference is None without torch.
-    """
-    data = FORMATS[kind].read_back(paths)
-    difference = None
-    if unchanged := data == model.compact:
-        try:
-            scores = Engine(data).clip(self_test_clip()).scores
-            difference = float(np.abs(scores - _torch_scores(model)).max())
-        except ImportError:  # without torch
-            difference = None
-    return {"bytes": len(data), "unchanged": unchanged, "largest_difference": difference}
+
+def _difference_from_torch(model: Model, data: bytes) -> float | None:
+    """Of the scores of the self-test; None without torch."""
+    try:
+        return float(np.abs(Engine(data).clip(self_test_clip()).scores - _torch_scores(model)).max())
+    except ImportError:
+        return None
 
 
 def _torch_scores(model: Model) -> npt.NDArray[np.float32]:
