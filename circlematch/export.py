@@ -1,4 +1,4 @@
-"""Export of a model for other programs: as C source with the engine, as a binary file with a manifest, as ONNX graphs.
+"""Export of a model for other programs: in C with the engine, for boards, as a binary file, as ONNX graphs.
 
 A new format needs two functions, which write its files and compare what is in them with the model, and a row in
 FORMATS. If the files hold the compact form that the C engine reads, `unchanged` makes the second function from one that
@@ -20,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from circlematch import detection
+from circlematch.boards import arduino_library, esp_idf_component
 from circlematch.config import FRONT_END
 from circlematch.engine import Engine, Stream
 from circlematch.files import write_together
@@ -78,6 +79,27 @@ def export(model: Model, kind: str, folder: Path) -> list[Path]:
 
 def _to_c(model: Model, folder: Path) -> list[Path]:
     """Write the compact model as an array with a self-test, cm_<name>.h and .c, and the engine."""
+    return _written({Path(name): data for name, data in _c_files(model).items()}, folder)
+
+
+def _to_arduino(model: Model, folder: Path) -> list[Path]:
+    """Write CircleMatch/, a library for the Arduino IDE."""
+    return _written(arduino_library(model, _c_files(model)), folder)
+
+
+def _to_esp_idf(model: Model, folder: Path) -> list[Path]:
+    """Write circlematch/, a component for ESP-IDF."""
+    return _written(esp_idf_component(model, _c_files(model)), folder)
+
+
+def _written(files: dict[Path, bytes], folder: Path) -> list[Path]:
+    """Write files at places below a folder."""
+    write_together({folder / place: data for place, data in files.items()})
+    return [folder / place for place in files]
+
+
+def _c_files(model: Model) -> dict[str, bytes]:
+    """The model in C and the engine, by the names of their files."""
     engine = {file: (resources.files("circlematch") / "c" / file).read_bytes() for file in ENGINE}
     name = c_name(model.card.name)
     words = np.frombuffer(model.compact, dtype="<u4")
@@ -102,14 +124,12 @@ def _to_c(model: Model, folder: Path) -> list[Path]:
         "pushed": str(PUSHED_SAMPLES),
         "tolerance": f"{SELF_TEST_TOLERANCE}f",
     }
-    files = engine | {f"cm_{name}.h": _filled(HEADER, values), f"cm_{name}.c": _filled(SOURCE, values)}
-    write_together({folder / file: data for file, data in files.items()})
-    return [folder / file for file in (f"cm_{name}.h", f"cm_{name}.c", *ENGINE)]
+    return {f"cm_{name}.h": _filled(HEADER, values), f"cm_{name}.c": _filled(SOURCE, values)} | engine
 
 
 def _from_c(paths: list[Path]) -> bytes:
     """The words of the array."""
-    (source,) = (path for path in paths if path.suffix == ".c" and path.name not in ENGINE)
+    (source,) = (path for path in paths if path.suffix == ".c" and path.name.startswith("cm_"))
     words = re.findall(r"0x([0-9a-f]{8})u", source.read_text())
     return np.array([int(word, 16) for word in words], dtype="<u4").tobytes()
 
@@ -201,6 +221,8 @@ def unchanged(read_back: Callable[[list[Path]], bytes]) -> Callable[[Model, list
 
 FORMATS = {
     "c": Format("C source, with the engine", _to_c, unchanged(_from_c)),
+    "arduino": Format("a library for the Arduino IDE, with examples", _to_arduino, unchanged(_from_c)),
+    "esp-idf": Format("a component for ESP-IDF, with examples", _to_esp_idf, unchanged(_from_c)),
     "bundle": Format("a binary file and its manifest", _to_bundle, unchanged(_from_bundle)),
     "onnx": Format("ONNX graphs of a clip, a log-mel spectrogram and a stream", _to_onnx, _compare_onnx, on_clips=True),
 }

@@ -52,8 +52,8 @@ def run(options: argparse.Namespace) -> int:
     for path in paths:
         print(f"{path}: {path.stat().st_size:,} bytes")
     print(f"{model.card.name}: {found.said}")
-    sources = [str(path) for path in paths if path.suffix == ".c"]
-    if found.agrees and sources:
+    if found.agrees and options.to == "c":
+        sources = [str(path) for path in paths if path.suffix == ".c"]
         print("to compile:", shlex.join(["cc", "-O2", f"-I{options.out}", "main.c", *sources, "-lm"]))
     return int(not found.agrees)
 
