@@ -24,7 +24,8 @@ from circlematch.boards import arduino_library, esp_idf_component
 from circlematch.config import FRONT_END
 from circlematch.engine import Engine, Stream
 from circlematch.files import write_together
-from circlematch.model import Model
+from circlematch.model import MODEL_FILE, Model, load
+from circlematch.model_card import model_card
 from circlematch.text import c_comment, c_name, file_name, json_bytes
 
 __all__ = ["FORMATS", "Agreement", "Format", "agreement", "export", "self_test_clip", "unchanged"]
@@ -181,6 +182,29 @@ def _to_onnx(model: Model, folder: Path) -> list[Path]:
     return list(graphs)
 
 
+def _to_folder(model: Model, folder: Path) -> list[Path]:
+    """Write what is shared of a model: weights, config.json, README.md, the bundle, and onnx/ with the graphs."""
+    graphs = _to_onnx(model, folder / "onnx")
+    binary, manifest = _to_bundle(model, folder)
+    weights, config, readme = (folder / name for name in (MODEL_FILE, "config.json", "README.md"))
+    model.save(weights)
+    settings = {"library_name": "circlematch", "parameters": model.card.parameters, **model.card.to_json()}
+    text = json.dumps(settings, indent=2, ensure_ascii=False) + "\n"
+    write_together({config: json_bytes(text), readme: model_card(model, binary.stem).encode()})
+    return [weights, config, readme, binary, manifest, *graphs]
+
+
+def _compare_folder(model: Model, paths: list[Path], clips: Clips | None) -> Agreement:
+    """The model that `load` finds in the folder, the compact form, and the graphs."""
+    weights, _, _, *bundle_and_graphs = paths
+    held = unchanged(lambda _: load(weights.parent).compact)(model, paths, clips)
+    bundle = unchanged(_from_bundle)(model, bundle_and_graphs[:2], clips)
+    graphs = _compare_onnx(model, bundle_and_graphs[2:], clips)
+    agrees = held.agrees and bundle.agrees and graphs.agrees
+    first = held if not held.agrees else bundle
+    return Agreement(agrees, f"{first.said}; {graphs.said}", {**first.figures, **graphs.figures, "agrees": agrees})
+
+
 def _compare_onnx(model: Model, paths: list[Path], clips: Clips | None) -> Agreement:
     """Run the graphs in ONNX Runtime. Without recordings, the clips are synthetic words and the self-test."""
     from circlematch.onnx import graph, runtime
@@ -224,6 +248,7 @@ FORMATS = {
     "arduino": Format("a library for the Arduino IDE, with examples", _to_arduino, unchanged(_from_c)),
     "esp-idf": Format("a component for ESP-IDF, with examples", _to_esp_idf, unchanged(_from_c)),
     "bundle": Format("a binary file and its manifest", _to_bundle, unchanged(_from_bundle)),
+    "folder": Format("a folder to share: weights, card, compact and ONNX forms", _to_folder, _compare_folder, True),
     "onnx": Format("ONNX graphs of a clip, a log-mel spectrogram and a stream", _to_onnx, _compare_onnx, on_clips=True),
 }
 

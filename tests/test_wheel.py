@@ -91,7 +91,7 @@ def test_the_metadata_names_licence_pythons_and_extras(wheel: Path) -> None:
     assert {"Provides-Extra: onnx", "Provides-Extra: hub"} <= set(lines)
 
 
-def test_the_source_distribution_is_small_and_builds_the_same_files(wheel: Path, tmp_path: Path) -> None:
+def test_the_source_distribution_is_small_and_has_what_builds_the_package(wheel: Path, tmp_path: Path) -> None:
     source = wheel.parent / "source"
     backend = "import setuptools.build_meta as backend; print(backend.build_sdist('made'))"
     run(sys.executable, "-c", backend, folder=source)
