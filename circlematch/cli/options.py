@@ -74,7 +74,9 @@ def add_json(parser: argparse.ArgumentParser, purpose: str = "Print the result a
 def add_model(parser: argparse.ArgumentParser) -> None:
     """Add --model."""
     parser.add_argument(
-        "--model", default=DEFAULT_MODEL, help="A released model's name, a model file or the folder of a run."
+        "--model",
+        default=DEFAULT_MODEL,
+        help="A released model's name, a model file, the folder of a run, or hf:owner/name.",
     )
 
 
