@@ -115,4 +115,4 @@ docs: $(VENV)/.dev
 	$(BIN)/python docs/site.py $(SITE)
 
 clean:
-	rm -rf $(VENV) $(DEMO) build *.egg-info circlematch/_engine.c circlematch/_engine*.so circlematch/c circlematch/page.html tests/web/node_modules
+	rm -rf $(VENV) $(DEMO) build *.egg-info circlematch/_engine.c circlematch/_engine*.so circlematch/c circlematch/page.html tests/*/node_modules

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
@@ -16,11 +17,14 @@ import numpy.typing as npt
 from circlematch.config import FRONT_END, Detection, Network, Recipe
 from circlematch.data.augment import Augmenter
 from circlematch.data.noise import make_pool
+from circlematch.detection import BLOCK_FRAMES
 from circlematch.engine import Stream
-from circlematch.errors import require
+from circlematch.errors import MissingExtraError, require
 from circlematch.front_end import whole_clips
 from circlematch.machine import resident_bytes, usable_cores
 from circlematch.model import Model
+from circlematch.onnx.models import of_samples, of_stream
+from circlematch.onnx.runtime import OnnxStream, open_graph
 from circlematch.pool import SpotterPool
 from circlematch.spotter import Spotter
 from circlematch.training.native_step import NativeStep
@@ -32,6 +36,7 @@ __all__ = ["PoolSpeed", "StreamSpeed", "TrainSpeed", "measure_pool", "measure_st
 NATIVE_STEPS = 5  # steps per timed round: a single step is too short to time
 STREAM_SECONDS = 2  # of sound per timed round
 WINDOWS = 10  # recomputed windows per timed round
+BLOCK_SAMPLES = BLOCK_FRAMES * FRONT_END.hop_samples
 WARM_MS = 1200  # until every stream has a whole window
 ALONE_SECONDS = 60  # of sound for a process of one stream
 
@@ -111,12 +116,13 @@ class StreamSpeed:
     window: float  # (a) the same engine on the whole window, every hop
     torch: float | None  # (b) the network in PyTorch on the whole window, every hop
     onnx: float | None  # (c) the same in ONNX Runtime
+    onnx_stream: float | None  # the streaming graph in ONNX Runtime, 100 ms at a time
     stream_bytes: int
     model_bytes: int
 
     def summary(self) -> dict[str, Any]:
         """The speeds as plain data, with their ratios."""
-        slower = {"window": self.window, "torch": self.torch, "onnx": self.onnx}
+        slower = {"window": self.window, "torch": self.torch, "onnx": self.onnx, "onnx_stream": self.onnx_stream}
         return {
             "model": self.model,
             "engine_us": round(self.engine, 3),
@@ -153,6 +159,8 @@ def measure_streaming(model: Model, rounds: int = 20) -> StreamSpeed:
         "spotter": (feed, hops),
         "window": (lambda: [model.engine.clip(window) for _ in range(WINDOWS)], WINDOWS),
     }
+    if (onnx := _onnx_stream(model)) is not None:
+        turns["onnx_stream"] = (lambda: [onnx.feed(chunk) for chunk in samples.reshape(-1, BLOCK_SAMPLES)], hops)
     for name, scorer in _window_scorers(model).items():
         turns[name] = (lambda scorer=scorer: [scorer(window) for _ in range(WINDOWS)], WINDOWS)  # type: ignore[misc]
     best: dict[str, float] = {}
@@ -166,6 +174,7 @@ def measure_streaming(model: Model, rounds: int = 20) -> StreamSpeed:
         **{name: best[name] for name in ("engine", "every_frame", "spotter", "window")},
         torch=best.get("torch"),
         onnx=best.get("onnx"),
+        onnx_stream=best.get("onnx_stream"),
         stream_bytes=streams[0].size,
         model_bytes=len(model.compact),
     )
@@ -174,15 +183,22 @@ def measure_streaming(model: Model, rounds: int = 20) -> StreamSpeed:
 def _window_scorers(model: Model) -> dict[str, Callable[[npt.NDArray[np.float32]], object]]:
     """Functions that score one window on one thread, in PyTorch and in ONNX Runtime, if these are installed."""
     found: dict[str, Callable[[npt.NDArray[np.float32]], object]] = {}
-    try:
+    with suppress(MissingExtraError):
         from circlematch.nn import window
-    except ImportError:
-        return found
-    found["torch"] = window.torch_scorer(model.card.network, model.tensors)
-    onnx = window.onnx_scorer(model.card.network, model.tensors)
-    if onnx is not None:
-        found["onnx"] = onnx
+
+        found["torch"] = window.torch_scorer(model.card.network, model.tensors)
+    with suppress(MissingExtraError):
+        session = open_graph(of_samples(model).SerializeToString())
+        found["onnx"] = lambda second: session.run(["scores"], {"samples": second[None]})
     return found
+
+
+def _onnx_stream(model: Model) -> OnnxStream | None:
+    """The streaming graph, if ONNX Runtime is installed."""
+    try:
+        return OnnxStream(open_graph(of_stream(model).SerializeToString()))
+    except MissingExtraError:
+        return None
 
 
 @dataclass(frozen=True)

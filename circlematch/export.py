@@ -1,7 +1,8 @@
-"""Export of a model for other programs: as C source together with the engine, or as a binary file with a manifest.
+"""Export of a model for other programs: in C with the engine, for boards, as a binary file, as ONNX graphs.
 
-Every format contains the compact form that the C engine reads. A new format needs two functions, which write its files
-and read the compact form from them, and a row in FORMATS.
+A new format needs two functions, which write its files and compare what is in them with the model, and a row in
+FORMATS. If the files hold the compact form that the C engine reads, `unchanged` makes the second function from one that
+reads it back.
 """
 
 from __future__ import annotations
@@ -19,13 +20,15 @@ import numpy as np
 import numpy.typing as npt
 
 from circlematch import detection
+from circlematch.boards import arduino_library, esp_idf_component
 from circlematch.config import FRONT_END, FrontEnd
 from circlematch.engine import Engine, Stream
 from circlematch.files import write_together
-from circlematch.model import Model
+from circlematch.model import MODEL_FILE, Model, load
+from circlematch.model_card import model_card
 from circlematch.text import c_comment, c_name, file_name, json_bytes
 
-__all__ = ["FORMATS", "Format", "agreement", "export", "self_test_clip"]
+__all__ = ["FORMATS", "Agreement", "Format", "agreement", "export", "self_test_clip", "unchanged"]
 
 WORDS_IN_A_LINE = 8
 NUMBERS_IN_A_LINE = 6
@@ -33,7 +36,20 @@ SEED = 2463534242
 LOUDNESS_SAMPLES = 800  # of the self-test, after which its loudness changes
 PUSHED_SAMPLES = 50  # at a time, in the exported self-test
 ENGINE = ("circlematch.h", "circlematch.c")  # package data, made by engine/python/amalgamate.py
+ONNX_TOLERANCE = 1e-3  # of a score; rounding changes it by 1e-5 to 1e-4
 SELF_TEST_TOLERANCE = 0.02  # of a score; 16-bit blocks and fused multiply–add change it by less
+
+
+Clips = npt.NDArray[np.int16]  # (N, samples)
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """What is in the exported files, compared with the model."""
+
+    agrees: bool
+    said: str  # on one line
+    figures: dict[str, Any]  # for --json
 
 
 @dataclass(frozen=True)
@@ -42,7 +58,8 @@ class Format:
 
     title: str  # for --help
     write: Callable[[Model, Path], list[Path]]  # writes the files into a folder and returns them
-    read_back: Callable[[list[Path]], bytes]  # the compact model from these files
+    compare: Callable[[Model, list[Path], Clips | None], Agreement]  # on clips, or (None) on synthetic ones
+    on_clips: bool = False  # whether clips matter
 
 
 def self_test_clip(front_end: FrontEnd = FRONT_END) -> npt.NDArray[np.int16]:
@@ -63,6 +80,27 @@ def export(model: Model, kind: str, folder: Path) -> list[Path]:
 
 def _to_c(model: Model, folder: Path) -> list[Path]:
     """Write the compact model as an array with a self-test, cm_<name>.h and .c, and the engine."""
+    return _written({Path(name): data for name, data in _c_files(model).items()}, folder)
+
+
+def _to_arduino(model: Model, folder: Path) -> list[Path]:
+    """Write CircleMatch/, a library for the Arduino IDE."""
+    return _written(arduino_library(model, _c_files(model)), folder)
+
+
+def _to_esp_idf(model: Model, folder: Path) -> list[Path]:
+    """Write circlematch/, a component for ESP-IDF."""
+    return _written(esp_idf_component(model, _c_files(model)), folder)
+
+
+def _written(files: dict[Path, bytes], folder: Path) -> list[Path]:
+    """Write files at places below a folder."""
+    write_together({folder / place: data for place, data in files.items()})
+    return [folder / place for place in files]
+
+
+def _c_files(model: Model) -> dict[str, bytes]:
+    """The model in C and the engine, by the names of their files."""
     engine = {file: (resources.files("circlematch") / "c" / file).read_bytes() for file in ENGINE}
     name = c_name(model.card.name)
     words = np.frombuffer(model.compact, dtype="<u4")
@@ -87,14 +125,12 @@ def _to_c(model: Model, folder: Path) -> list[Path]:
         "pushed": str(PUSHED_SAMPLES),
         "tolerance": f"{SELF_TEST_TOLERANCE}f",
     }
-    files = engine | {f"cm_{name}.h": _filled(HEADER, values), f"cm_{name}.c": _filled(SOURCE, values)}
-    write_together({folder / file: data for file, data in files.items()})
-    return [folder / file for file in (f"cm_{name}.h", f"cm_{name}.c", *ENGINE)]
+    return {f"cm_{name}.h": _filled(HEADER, values), f"cm_{name}.c": _filled(SOURCE, values)} | engine
 
 
 def _from_c(paths: list[Path]) -> bytes:
     """The words of the array."""
-    (source,) = (path for path in paths if path.suffix == ".c" and path.name not in ENGINE)
+    (source,) = (path for path in paths if path.suffix == ".c" and path.name.startswith("cm_"))
     words = re.findall(r"0x([0-9a-f]{8})u", source.read_text())
     return np.array([int(word, 16) for word in words], dtype="<u4").tobytes()
 
@@ -138,26 +174,100 @@ def _from_bundle(paths: list[Path]) -> bytes:
     return paths[0].read_bytes()
 
 
+def _to_onnx(model: Model, folder: Path) -> list[Path]:
+    """Write <name>.onnx, <name>-log-mel.onnx and <name>-stream.onnx."""
+    from circlematch.onnx.models import GRAPHS
+
+    stem = file_name(model.card.name)
+    graphs = {folder / f"{stem}{ending}.onnx": graph(model) for ending, graph in GRAPHS.items()}
+    write_together({path: graph.SerializeToString() for path, graph in graphs.items()})
+    return list(graphs)
+
+
+def _to_folder(model: Model, folder: Path) -> list[Path]:
+    """Write what is shared of a model: weights, config.json, README.md, the bundle, and onnx/ with the graphs."""
+    graphs = _to_onnx(model, folder / "onnx")
+    binary, manifest = _to_bundle(model, folder)
+    weights, config, readme = (folder / name for name in (MODEL_FILE, "config.json", "README.md"))
+    model.save(weights)
+    settings = {"library_name": "circlematch", "parameters": model.card.parameters, **model.card.to_json()}
+    text = json.dumps(settings, indent=2, ensure_ascii=False) + "\n"
+    write_together({config: json_bytes(text), readme: model_card(model, binary.stem).encode()})
+    return [weights, config, readme, binary, manifest, *graphs]
+
+
+def _compare_folder(model: Model, paths: list[Path], clips: Clips | None) -> Agreement:
+    """The model that `load` finds in the folder, the compact form, and the graphs."""
+    weights, _, _, *bundle_and_graphs = paths
+    held = unchanged(lambda _: load(weights.parent).compact)(model, paths, clips)
+    bundle = unchanged(_from_bundle)(model, bundle_and_graphs[:2], clips)
+    graphs = _compare_onnx(model, bundle_and_graphs[2:], clips)
+    agrees = held.agrees and bundle.agrees and graphs.agrees
+    first = held if not held.agrees else bundle
+    return Agreement(agrees, f"{first.said}; {graphs.said}", {**first.figures, **graphs.figures, "agrees": agrees})
+
+
+def _compare_onnx(model: Model, paths: list[Path], clips: Clips | None) -> Agreement:
+    """Run the graphs in ONNX Runtime. Without recordings, the clips are synthetic words and the self-test."""
+    from circlematch.onnx import graph, runtime
+
+    if clips is None:
+        front_end = model.card.front_end
+        clips = np.concatenate((self_test_clip(front_end)[None], runtime.synthetic_clips(front_end.clip_samples)))
+    names = ("samples", "log-mel", "stream")
+    sessions = {name: runtime.open_graph(path) for name, path in zip(names, paths, strict=True)}
+    found = runtime.differences(model, sessions, clips)
+    largest = max(found.values())
+    agrees = largest < ONNX_TOLERANCE
+    listed = ", ".join(f"{name} {difference:.1e}" for name, difference in found.items())
+    said = f"opset {graph.OPSET}, {len(clips):,} clips; largest difference of a score from the engine's: {listed}"
+    figures = {"opset": graph.OPSET, "clips": len(clips), "agrees": agrees, "largest_difference": largest}
+    return Agreement(
+        agrees, said if agrees else f"{said}: TOO MUCH; do not use these files", {**figures, "differences": found}
+    )
+
+
+def unchanged(read_back: Callable[[list[Path]], bytes]) -> Callable[[Model, list[Path], Clips | None], Agreement]:
+    """The comparison for files that hold the compact form: it must be the model's, byte for byte."""
+
+    def compare(model: Model, paths: list[Path], _: Clips | None) -> Agreement:
+        data = read_back(paths)
+        size, same = f"{len(data):,} bytes of model", data == model.compact
+        if not same:
+            said = f"{size}, CHANGED when read back; do not use these files"
+            return Agreement(False, said, {"bytes": len(data), "unchanged": False, "largest_difference": None})
+        difference = _difference_from_torch(model, data)
+        compared = "scores were not compared with PyTorch, which is not installed"
+        if difference is not None:
+            compared = f"the scores of the self-test differ from PyTorch's by at most {difference:.1e}"
+        figures = {"bytes": len(data), "unchanged": True, "largest_difference": difference}
+        return Agreement(True, f"{size}, unchanged when read back; {compared}", figures)
+
+    return compare
+
+
 FORMATS = {
-    "c": Format("C source, with the engine", _to_c, _from_c),
-    "bundle": Format("a binary file and its manifest", _to_bundle, _from_bundle),
+    "c": Format("C source, with the engine", _to_c, unchanged(_from_c)),
+    "arduino": Format("a library for the Arduino IDE, with examples", _to_arduino, unchanged(_from_c)),
+    "esp-idf": Format("a component for ESP-IDF, with examples", _to_esp_idf, unchanged(_from_c)),
+    "bundle": Format("a binary file and its manifest", _to_bundle, unchanged(_from_bundle)),
+    "folder": Format("a folder to share: weights, card, compact and ONNX forms", _to_folder, _compare_folder, True),
+    "onnx": Format("ONNX graphs of a clip, a log-mel spectrogram and a stream", _to_onnx, _compare_onnx, on_clips=True),
 }
 
 
-def agreement(model: Model, kind: str, paths: list[Path]) -> dict[str, Any]:
-    """Compare the model in the files with the original, and its scores of the self-test clip with PyTorch's.
+def agreement(model: Model, kind: str, paths: list[Path], clips: Clips | None = None) -> Agreement:
+    """Compare what is in the files that `export` wrote with the model."""
+    return FORMATS[kind].compare(model, paths, clips)
 
-    The difference is None without torch.
-    """
-    data = FORMATS[kind].read_back(paths)
-    difference = None
-    if unchanged := data == model.compact:
-        try:
-            scores = Engine(data).clip(self_test_clip(model.card.front_end)).scores
-            difference = float(np.abs(scores - _torch_scores(model)).max())
-        except ImportError:  # without torch
-            difference = None
-    return {"bytes": len(data), "unchanged": unchanged, "largest_difference": difference}
+
+def _difference_from_torch(model: Model, data: bytes) -> float | None:
+    """Of the scores of the self-test; None without torch."""
+    try:
+        scores = Engine(data).clip(self_test_clip(model.card.front_end)).scores
+        return float(np.abs(scores - _torch_scores(model)).max())
+    except ImportError:
+        return None
 
 
 def _torch_scores(model: Model) -> npt.NDArray[np.float32]:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import numpy as np
 import numpy.typing as npt
 
-from circlematch import audio, detection, gate, notebook
+from circlematch import audio, detection, gate, hub, notebook
 from circlematch._version import __version__
 from circlematch.compact import compact
 from circlematch.config import DETECTION, FRONT_END, Calibration, Detection, FrontEnd, Network, Recipe, Specification
@@ -202,6 +202,16 @@ class Model:
         write_model(path, self.card, self.tensors)
         return path
 
+    def save_pretrained(self, folder: str | Path) -> Path:
+        """Write a folder to share: weights, config.json, README.md, compact and ONNX forms. `load` takes it.
+
+        Needs the extra `onnx`. The folder is ready to be uploaded to a hub.
+        """
+        from circlematch.export import export  # which imports this module
+
+        export(self, "folder", Path(folder))
+        return Path(folder)
+
     def _repr_html_(self) -> str:
         card = self.card
         rows = [
@@ -302,8 +312,13 @@ def read_model(path: Path) -> tuple[Model, dict[str, npt.NDArray[Any]]]:
 
 
 def load(model: str | Path) -> Model:
-    """A released model by its name, or a model file or the folder of a finished run by its path."""
+    """A released model by its name; a model file, a shared folder or that of a finished run by its path.
+
+    `hf:owner/name` is a repository on the Hugging Face Hub, `hf:owner/name@revision` one of its revisions.
+    """
     name = str(model)
+    if name.startswith(hub.PREFIX) and not os.path.exists(name):
+        return read_model(hub.fetch(name, MODEL_FILE))[0]
     released = resources.files(WEIGHTS) / f"{name}{SUFFIX}"
     if name == Path(name).name and released.is_file():
         with resources.as_file(released) as path:
@@ -330,4 +345,4 @@ def _unknown(name: str) -> str:
     else:
         what = f"no model is called {name!r}{did_you_mean(name, names())}"
     known = ", ".join(names()) or "none in this installation"
-    return f"{what} (released models: {known}; or give a model file or the folder of a finished run)"
+    return f"{what} (released models: {known}; or give a model file, the folder of a finished run, or hf:owner/name)"

@@ -152,4 +152,4 @@ def test_everything_in_the_engine_is_defined_in_one_file(repository: Path) -> No
 
 def test_the_top_of_the_engine_has_the_interface_the_source_and_the_readme(repository: Path) -> None:
     names = {path.name for path in (repository / "engine").iterdir() if path.is_file()}
-    assert names == {"circlematch.h", "circlematch.c", "README.md"}
+    assert names == {"circlematch.h", "circlematch.hpp", "circlematch.c", "README.md"}

@@ -687,7 +687,7 @@ def test_an_unknown_name_lists_the_names(released: Path, name: str) -> None:
 
     assert repr(name) in str(raised.value)
     assert "d4-tiny, d8-tiny, d16-tiny" in str(raised.value)
-    assert "give a model file or the folder of a finished run" in str(raised.value)
+    assert "give a model file, the folder of a finished run, or hf:owner/name" in str(raised.value)
     assert raised.value.exit_code == 2
 
 

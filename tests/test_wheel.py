@@ -6,6 +6,7 @@ import json
 import shutil
 import subprocess
 import sys
+import tarfile
 import venv
 import zipfile
 from pathlib import Path
@@ -63,12 +64,51 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made
 
 
+def test_one_small_wheel_serves_every_python_from_3_11_on(wheel: Path) -> None:
+    """The stable interface in its name, no debug information, nothing exported but the module's entry."""
+    assert "-cp311-abi3-" in wheel.name
+    assert wheel.stat().st_size < 1_500_000
+    with zipfile.ZipFile(wheel) as files:
+        (module,) = (name for name in files.namelist() if name.endswith((".so", ".pyd")))
+        assert module.endswith(".abi3.so")
+        place = files.extract(module, wheel.parent)
+    if shutil.which("readelf"):
+        assert ".debug" not in run("readelf", "-S", place, folder=wheel.parent)
+        assert ".symtab" not in run("readelf", "-S", place, folder=wheel.parent)
+        symbols = run("readelf", "--dyn-syms", "-W", place, folder=wheel.parent).splitlines()
+        exported = [line.split()[-1] for line in symbols if " FUNC " in line and " UND " not in line]
+        assert exported == ["PyInit__engine"]
+
+
+def test_the_metadata_names_licence_pythons_and_extras(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as files:
+        (name,) = (name for name in files.namelist() if name.endswith("/METADATA"))
+        lines = files.read(name).decode().partition("\n\n")[0].splitlines()
+    for line in ("License-Expression: Apache-2.0", "Requires-Python: >=3.11", "Classifier: Typing :: Typed"):
+        assert line in lines
+    core = [line for line in lines if line.startswith("Requires-Dist") and "extra ==" not in line]
+    assert sorted(line.split()[1].partition(">")[0] for line in core) == ["cffi", "numpy", "soundfile", "soxr"]
+    assert {"Provides-Extra: onnx", "Provides-Extra: hub"} <= set(lines)
+
+
+def test_the_source_distribution_is_small_and_has_what_builds_the_package(wheel: Path, tmp_path: Path) -> None:
+    source = wheel.parent / "source"
+    backend = "import setuptools.build_meta as backend; print(backend.build_sdist('made'))"
+    run(sys.executable, "-c", backend, folder=source)
+    (made,) = (source / "made").glob("*.tar.gz")
+    assert made.stat().st_size < 700_000
+    with tarfile.open(made) as files:
+        names = [name.partition("/")[2] for name in files.getnames()]
+    assert {"CMakeLists.txt", "engine/circlematch.c", "web/join.py", "circlematch/boards/arduino/README.md"} <= set(
+        names
+    )
+    assert not [name for name in names if name.startswith(("results/", "tests/", "docs/", "experiments/"))]
+
+
 def test_the_wheel_has_the_engine_in_two_files_and_no_other_c(wheel: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
-    assert sorted(name for name in names if name.endswith((".c", ".h"))) == [
-        "circlematch/c/circlematch.c",
-        "circlematch/c/circlematch.h",
-    ]
+    c = sorted(name for name in names if name.endswith((".c", ".h")) and not name.startswith("circlematch/boards/"))
+    assert c == ["circlematch/c/circlematch.c", "circlematch/c/circlematch.h"]
     assert "circlematch/_engine.pyi" in names
     assert not [name for name in names if name.startswith(("engine/", "tests/", "experiments/"))]
 

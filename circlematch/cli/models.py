@@ -24,7 +24,7 @@ def add(commands: Commands) -> None:
     parser.add_argument(
         "name",
         nargs="?",
-        help="Show the card of one model: a released model's name, a model file or the folder of a run.",
+        help="Show the card of one: a released model's name, a model file, the folder of a run, or hf:owner/name.",
     )
     add_json(parser, "Print one JSON object per model, each on a line.")
 

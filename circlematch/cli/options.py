@@ -76,7 +76,9 @@ def add_json(parser: argparse.ArgumentParser, purpose: str = "Print the result a
 def add_model(parser: argparse.ArgumentParser) -> None:
     """Add --model."""
     parser.add_argument(
-        "--model", default=DEFAULT_MODEL, help="A released model's name, a model file or the folder of a run."
+        "--model",
+        default=DEFAULT_MODEL,
+        help="A released model's name, a model file, the folder of a run, or hf:owner/name.",
     )
 
 
@@ -113,26 +115,27 @@ def pcm_of(options: argparse.Namespace) -> Pcm:
     return Pcm(**{name: value for name, value in given.items() if value is not None})
 
 
-def add_dataset(parser: argparse.ArgumentParser) -> None:
-    """Add --task, --data and --archive, and the list of tasks below the help."""
+def add_dataset(parser: argparse.ArgumentParser, group: argparse._ArgumentGroup | None = None) -> None:
+    """Add --task, --data and --archive, to a group if one is given, and the list of tasks below the help."""
     rows = [
         textwrap.fill(task.title, HELP_COLUMNS, initial_indent=f"  {name:<11}", subsequent_indent=" " * 13)
         for name, task in TASKS.items()
     ]
     parser.epilog = "\n".join(("datasets:", *rows, "", parser.epilog or ""))
-    parser.add_argument(
+    to = group or parser
+    to.add_argument(
         "--task",
         choices=tuple(TASKS),
         metavar="TASK",
         help="The name of a dataset listed below. Without it, --data must be a folder with one subfolder per word.",
     )
-    parser.add_argument(
+    to.add_argument(
         "--data",
         type=Path,
         metavar="FOLDER",
         help=f"The folder of the data. (default with --task: $CIRCLEMATCH_DATA or ./{DEFAULT_DATA})",
     )
-    parser.add_argument(
+    to.add_argument(
         "--archive",
         type=Path,
         metavar="FOLDER",

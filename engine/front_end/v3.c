@@ -1,5 +1,5 @@
 /* The front end for eight clips at once, on processors with x86-64-v3; see front_end.c. */
-#if defined(__x86_64__)
+#if defined(__x86_64__) && defined(__GNUC__)  /* clang-cl has no vector types either */
 #if defined(__clang__)
 #pragma clang attribute push(__attribute__((target("arch=x86-64-v3"))), apply_to = function)
 #else

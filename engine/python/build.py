@@ -31,14 +31,19 @@ SOURCES = [
 ]
 HEADERS = [*interface.STREAM, *interface.FRONT_END, *(() if WINDOWS else interface.TRAIN)]
 
+# Wheels hold no debug information (-g0, and -s at the link), and export nothing but the module's entry.
 # No -ffast-math and no contraction: features must not depend on the machine that built the wheel. (The training step
 # turns contraction on for itself.) Python's own flags have -fwrapv, which keeps loops over ints from being vectorised:
 # a stream takes half as long again. The sanitizers check that no sum of ints overflows.
 FLAGS = (
-    ["/O2"]
+    ["/O2", "/std:c11"]  # its C99 has no restrict
     if WINDOWS
-    else ["-std=c99", "-O3", "-fno-wrapv", "-ffp-contract=off", "-fno-math-errno", "-Wall", "-Wextra", "-Wno-psabi"]
+    else [
+        *("-std=c99", "-O3", "-g0", "-fvisibility=hidden", "-fno-wrapv", "-ffp-contract=off", "-fno-math-errno"),
+        *("-Wall", "-Wextra", "-Wno-psabi"),
+    ]
 )
+LINK_FLAGS = {"linux": ["-pthread", "-s"], "win32": []}.get(sys.platform, ["-pthread"])
 
 ffi = FFI()
 ffi.cdef(interface.declarations(*HEADERS))
@@ -48,7 +53,7 @@ ffi.set_source(
     sources=SOURCES,
     include_dirs=[str(ENGINE)],
     extra_compile_args=FLAGS,
-    extra_link_args=[] if WINDOWS else ["-pthread"],
+    extra_link_args=LINK_FLAGS,
     depends=[str(path) for path in sorted([*ENGINE.rglob("*.h"), ENGINE / "circlematch.c"])],
 )
 

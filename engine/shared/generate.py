@@ -11,7 +11,7 @@ are kept in the repository, so that building needs a C compiler and nothing else
 from __future__ import annotations
 
 import sys
-from math import cos, log10, pi, sin
+from math import cos, pi, sin
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
@@ -47,6 +47,7 @@ from circlematch.config import (
     Network,
 )
 from circlematch.detection import BLOCK_FRAMES, RISE
+from circlematch.mel import hann, mel_filters
 from circlematch.parameters import LIFTING_TAPS
 from circlematch.threads import MOST_THREADS
 
@@ -55,34 +56,6 @@ HERE = Path(__file__).resolve().parent
 MADE = "/* Made by engine/shared/generate.py from the Python package. Do not edit: run `make generated`. */\n"
 ROW = 6  # numbers in a line
 NOTHING = 1e-9  # a mel weight below this is a rounding error at the edge of a triangle
-
-
-def hann(front_end: FrontEnd) -> list[float]:
-    """The periodic Hann window."""
-    n = front_end.window_samples
-    return [0.5 - 0.5 * cos(2 * pi * i / n) for i in range(n)]
-
-
-def hz_to_mel(hz: float) -> float:
-    """The HTK mel scale."""
-    return 2595.0 * log10(1.0 + hz / 700.0)
-
-
-def mel_to_hz(mel: float) -> float:
-    """The inverse of `hz_to_mel`."""
-    return float(700.0 * (10.0 ** (mel / 2595.0) - 1.0))
-
-
-def mel_filters(front_end: FrontEnd) -> list[list[float]]:
-    """Triangles of height one between neighbouring mel points: mel_bands rows over the bins 0 … fft_size/2."""
-    bands, bins = front_end.mel_bands, front_end.fft_size // 2 + 1
-    low, high = hz_to_mel(front_end.lowest_hz), hz_to_mel(front_end.highest_hz)
-    points = [mel_to_hz(low + (high - low) * i / (bands + 1)) for i in range(bands + 2)]
-    rows = []
-    for left, centre, right in zip(points, points[1:], points[2:], strict=False):
-        frequencies = [k * front_end.sample_rate_hz / front_end.fft_size for k in range(bins)]
-        rows.append([max(0.0, min((f - left) / (centre - left), (right - f) / (right - centre))) for f in frequencies])
-    return rows
 
 
 def array(kind: str, name: str, values: list[str], size: str) -> str:
