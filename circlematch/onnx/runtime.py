@@ -64,7 +64,7 @@ class OnnxStream:
 
 
 def synthetic_clips(samples: int = FRONT_END.clip_samples) -> Clips:
-    """Clips of synthesised words by several voices, again and again to this length, to compare on without recordings."""
+    """Clips of this length with synthesised words by several voices, to compare on where no recordings are at hand."""
     generator = np.random.default_rng(SEED)
     voices = [Speaker.draw(generator) for _ in range(SPEAKERS)]
     said = [say(phones, voice, generator) for voice in voices for phones in WORDS.values()]
