@@ -34,17 +34,32 @@ def connect(address: str) -> Any:
 
 
 def in_tasks(
-    work: Callable[[Shared, Item], Result], shared: Shared, items: Iterable[Item], address: str
+    work: Callable[[Shared, Item], Result],
+    shared: Shared,
+    items: Iterable[Item],
+    address: str,
+    tries: int = MOST_TRIES,
 ) -> Iterator[tuple[Item, Result | Lost]]:
     """Call `work(shared, item)` for each item, on one core of the cluster; yields items with results as they come.
 
     Ray gives a task to another worker if its worker or machine dies.
     """
     ray = connect(address)
-    remote = ray.remote(num_cpus=1, max_retries=MOST_TRIES - 1)(work)
+    remote = ray.remote(num_cpus=1, max_retries=tries - 1)(work)
     reference = ray.put(shared)
     source = iter(items)
     running: dict[Any, Item] = {}
+    try:
+        yield from _results(ray, remote, reference, source, running, tries)
+    finally:
+        for left in running:
+            ray.cancel(left, force=True)
+
+
+def _results(
+    ray: Any, remote: Any, reference: Any, source: Iterator[Any], running: dict[Any, Any], tries: int
+) -> Iterator[tuple[Any, Any]]:
+    """Keep the cluster busy with the items of a source; yields each with its result."""
     while True:
         most = WAITING_PER_CORE * max(int(ray.cluster_resources().get("CPU", 1)), 1)
         while len(running) < most and (taken := next(source, None)) is not None:
@@ -58,5 +73,5 @@ def in_tasks(
         except ray.exceptions.RayTaskError as error:
             raise error.cause from error
         except (ray.exceptions.WorkerCrashedError, ray.exceptions.OutOfMemoryError) as error:
-            result = Lost(f"{MOST_TRIES} workers died of it ({str(error).splitlines()[0]})")
+            result = Lost(f"{tries} workers died of it ({str(error).splitlines()[0]})")
         yield item, result

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 from circlematch.errors import MissingExtraError, UsageError, require
 from circlematch.files import flush_folder, is_address, write_atomically
 
-__all__ = ["exists", "filesystem", "names_below", "open_file", "put", "read_bytes", "remove", "write_bytes"]
+__all__ = [
+    *("exists", "filesystem", "names_below", "open_file", "pull", "push", "put", "read_bytes", "remove", "write_bytes"),
+]
 
 CACHE_BYTES = 2**20  # that are read at once from a remote file
 
@@ -45,7 +48,11 @@ def write_bytes(address: str, data: bytes) -> None:
     """Write a file whole or not at all."""
     if is_address(address):
         system, path = filesystem(address)
-        system.pipe_file(path, data)
+        try:
+            system.pipe_file(path, data)
+        except FileNotFoundError:  # on a file system with real folders
+            system.makedirs(path.rpartition("/")[0], exist_ok=True)
+            system.pipe_file(path, data)
     else:
         write_atomically(Path(address), lambda stream: stream.write(data))
 
@@ -59,6 +66,22 @@ def put(file: Path, address: str) -> None:
     else:
         file.replace(address)
         flush_folder(Path(address).parent)
+
+
+def pull(address: str, folder: Path, names: Sequence[str]) -> None:
+    """Copy those of the named files that are at an address into a folder of this machine."""
+    there = names_below(address)
+    for name in names:
+        if name in there:
+            data = read_bytes(f"{address}/{name}")
+            write_atomically(folder / name, lambda stream, data=data: stream.write(data))  # type: ignore[misc]
+
+
+def push(folder: Path, address: str, names: Sequence[str]) -> None:
+    """Copy those of the named files that are in a folder of this machine to an address, in this order."""
+    for name in names:
+        if (folder / name).exists():
+            write_bytes(f"{address}/{name}", (folder / name).read_bytes())
 
 
 def exists(address: str) -> bool:

@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import signal
+import subprocess
+import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
+from buckets import bucket
 from layouts import write_sound
 
 import circlematch
 from circlematch import audio
+from circlematch.cli import main
+from circlematch.cluster import LOCAL, connect, in_tasks
 from circlematch.errors import UsageError
 from circlematch.scanning.blocks import Size
 from circlematch.scanning.scan import Progress, scan
+from circlematch.training.checkpoint import read_checkpoint
 from circlematch.workers import Lost
 
 ray = pytest.importorskip("ray")
@@ -27,8 +36,6 @@ pytestmark = [pytest.mark.long, pytest.mark.skipif(not Path("/proc").is_dir(), r
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[str]:
     """The address of a cluster of this machine with two cores."""
-    from circlematch.cluster import LOCAL, connect
-
     ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
     assert connect(LOCAL) is ray
     yield LOCAL
@@ -59,7 +66,7 @@ def workers_at(task: str) -> list[int]:
     return found
 
 
-def killed_once(task: str, within_s: float = 60.0) -> int:
+def killed_once(task: str, within_s: float = 300.0) -> int:
     """Kill one worker that is at work on a task; returns its number."""
     end = time.monotonic() + within_s
     while time.monotonic() < end:
@@ -95,20 +102,11 @@ def test_a_scan_with_a_killed_worker_equals_that_of_one_process(cluster: str, tm
     assert summary.hits > 1_000
 
 
-def end(_: None, item: int) -> int:
-    """Twice the item; the worker that gets a 1 dies."""
-    if item == 1:
-        os.kill(os.getpid(), signal.SIGKILL)
-    return 2 * item
-
-
-def refuse(_: None, item: int) -> int:
-    """Raise."""
-    raise UsageError(f"no item {item}")
-
-
 def test_an_item_that_kills_every_worker_is_lost_and_the_others_are_not(cluster: str) -> None:
-    from circlematch.cluster import in_tasks
+    def end(_: None, item: int) -> int:
+        if item == 1:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return 2 * item
 
     results = dict(in_tasks(end, None, range(3), cluster))
     lost = results.pop(1)
@@ -118,7 +116,81 @@ def test_an_item_that_kills_every_worker_is_lost_and_the_others_are_not(cluster:
 
 
 def test_an_error_of_a_task_is_raised(cluster: str) -> None:
-    from circlematch.cluster import in_tasks
+    def refuse(_: None, item: int) -> int:
+        raise UsageError(f"no item {item}")
 
     with pytest.raises(UsageError, match="no item 0"):
         list(in_tasks(refuse, None, [0], cluster))
+
+
+# ---- trainings -----------------------------------------------------------------------------------------------
+
+
+def training(words: Path, out: Path, *more: str) -> list[str]:
+    """A command that trains two seeds."""
+    given = ["--data", str(words), "--width", "4", "--epochs", "8", "--batch-size", "32", "--out", str(out)]
+    return ["train", *given, "--seeds", "0-1", *more]
+
+
+def weights_below(out: Path) -> list[str]:
+    """The digests of the weights that the runs recorded."""
+    return [json.loads((out / f"seed{seed}" / "record.json").read_text())["weights_sha256"] for seed in (0, 1)]
+
+
+def test_trainings_with_a_killed_worker_equal_those_of_one_machine(
+    cluster: str, words: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert main(training(words, tmp_path / "here")) == 0
+    capfd.readouterr()
+    out = tmp_path / "cluster"
+    killed: list[int] = []
+
+    def kill() -> None:
+        while not any(progress_of(out / f"seed{seed}") >= 2 for seed in (0, 1)):
+            time.sleep(0.01)
+        killed.append(killed_once("train_run"))
+
+    killer = threading.Thread(target=kill, daemon=True)
+    killer.start()
+    assert main(training(words, out, "--ray", cluster)) == 0
+    killer.join()
+
+    assert weights_below(out) == weights_below(tmp_path / "here")
+    lines = re.findall(r"^(seed \d)  epoch (\d)/8", capfd.readouterr().err, re.MULTILINE)
+    assert len(killed) == 1
+    assert 16 <= len(lines) <= 17, "of the epochs only the one that was interrupted is trained again"
+
+
+def progress_of(folder: Path) -> int:
+    """How many epochs the checkpoint of a run has."""
+    path = folder / "checkpoint.safetensors"
+    return read_checkpoint(path).card.epochs if path.exists() else 0
+
+
+def test_a_new_cluster_goes_on_from_the_checkpoints_in_a_bucket(words: Path, tmp_path: Path) -> None:
+    """The first command's cluster ends with it; the second command has one of its own, and another folder."""
+    assert main(training(words, tmp_path / "here")) == 0
+    with bucket("runs") as address:
+        store = ("--ray", LOCAL, "--storage", f"{address}/words")
+        command = [sys.executable, "-m", "circlematch"]
+        begun = [*command, *training(words, tmp_path / "first", *store)]
+        first = subprocess.Popen(begun, stderr=subprocess.PIPE, text=True)
+        assert first.stderr is not None
+        for line in first.stderr:
+            if "epoch 3/8" in line:
+                break
+        first.send_signal(signal.SIGTERM)
+        _, rest = first.communicate()
+        assert "repeat the command" in rest
+        assert not list(tmp_path.glob("first/*/record.json")), "both were interrupted"
+
+        second = [*command, *training(words, tmp_path / "second", *store)]
+        done = subprocess.run(second, capture_output=True, text=True, check=True)
+        again = subprocess.run(second, capture_output=True, text=True, check=True)
+
+    assert weights_below(tmp_path / "second") == weights_below(tmp_path / "here")
+    epochs = re.findall(r"epoch (\d)/8", done.stderr)
+    assert "1" not in epochs or epochs.count("1") == 1, "a run that had a checkpoint does not begin anew"
+    assert len(epochs) <= 8 + 5
+    assert again.stderr.count("done before") == 2
+    assert "epoch" not in again.stderr

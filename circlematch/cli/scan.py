@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from circlematch import detection
 from circlematch.audio import SUFFIXES
+from circlematch.cli.cluster import add_ray
 from circlematch.cli.options import Commands, Progress, add_command, add_json, add_model, print_json, probability
 from circlematch.cli.output import wants_progress
 from circlematch.errors import UsageError
@@ -48,12 +49,7 @@ def add(commands: Commands) -> None:
         help="Report a keyword only when its score reaches this threshold. (default: the model's own)",
     )
     parser.add_argument("--jobs", type=int, help="The number of processes. (default: one per core)")
-    parser.add_argument(
-        "--ray",
-        metavar="ADDRESS",
-        help="Work on the Ray cluster at this address instead: auto, HOST:6379, ray://HOST:10001, or local for one of "
-        "this machine.",
-    )
+    add_ray(parser, "Work")
     add_json(parser)
 
 
