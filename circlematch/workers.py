@@ -136,12 +136,17 @@ def _serve(pipe: Connection, work: Callable[[Any, Any], Any], shared: Any) -> No
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     os.environ.update(ONE_CORE)
+    answer: tuple[Exception | None, Any]
     while True:
         try:
             item = pipe.recv()
-        except EOFError:
+        except (EOFError, OSError):
             return
         try:
-            pipe.send((None, work(shared, item)))
+            answer = (None, work(shared, item))
         except Exception as error:
-            pipe.send((error, None))
+            answer = (error, None)
+        try:
+            pipe.send(answer)
+        except OSError:  # the parent was killed
+            return

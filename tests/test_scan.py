@@ -388,3 +388,18 @@ def test_the_time_left_follows_from_the_bytes_of_this_call(monkeypatch: pytest.M
     assert state.left_s == 20
     assert state.hours_per_hour == 3_600
     assert Progress(1_000, began_s=100.0).left_s is None
+
+
+@pytest.mark.long
+def test_the_measurement_of_a_scan_kills_it_and_finds_the_same(
+    repository: Path, tmp_path: Path, capsys: Capture
+) -> None:
+    sound = str(repository / "examples" / "commands.flac")
+    words = ["--hours", "0.02", "--formats", "flac", "--jobs", "1", "--kills", "1", "--model", "d4-gsc", "--json"]
+    assert main(["bench", "scan", sound, "--work", str(tmp_path), *words]) == 0
+    row = json.loads(capsys.readouterr().out)
+    assert row["same_after_kills"]
+    assert row["hits"] >= 20
+    assert (
+        row["engine_hours_per_core_hour"] > row["one_thread_hours_per_core_hour"] > row["scan_hours_per_core_hour"] > 0
+    )

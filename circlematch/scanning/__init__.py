@@ -6,5 +6,6 @@ stretch      the hits of a stretch of a recording, such that all stretches toget
 block        one block: its hits, and the files that failed
 parts        the results of blocks, each written once
 tables       parts → the two tables
+speed        how fast a scan is, for `circlematch bench scan`
 scan         all of it, on this machine's cores or on a cluster
 """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import tempfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -39,7 +40,9 @@ def in_one_pass(results: Iterable[tuple[Block, Result]]) -> Iterator[Result]:
 
 def write_tables(out: str, results: Iterable[Result]) -> tuple[int, int]:
     """Write both tables, that of the hits last; returns how many rows they have."""
-    folder = None if is_address(out) else str(Path(out).absolute().parent)
+    folder = None if is_address(out) else Path(out).absolute().parent
+    for left in folder.glob(f".{Path(out).name}.*{PART}") if folder else ():  # by a process that was killed
+        shutil.rmtree(left, ignore_errors=True)
     with tempfile.TemporaryDirectory(prefix=f".{Path(out).name}.", suffix=PART, dir=folder) as beside:
         hits, bad = _Table(Path(beside, "hits"), HITS), _Table(Path(beside, "bad"), BAD)
         with hits, bad:
