@@ -53,13 +53,18 @@ $(VENV)/.web: $(VENV)/.dev tests/web/package.json
 	if command -v npm >/dev/null; then npm install --prefix tests/web --no-package-lock --no-fund --no-audit --silent; fi
 	@touch $@
 
+# What the tests of clusters and of object stores need beside: Ray, and an S3 server with its client.
+$(VENV)/.cluster: $(VENV)/.dev
+	PIP_CONSTRAINT=constraints.txt $(BIN)/python -m pip install --quiet --disable-pip-version-check "ray[tune]" s3fs "moto[s3]" flask flask-cors
+	@touch $@
+
 demo: $(VENV)/.demo
 	@VENV=$(VENV) DEMO=$(DEMO) bash examples/demo.sh
 
 test: lint types
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto -m "not long"
 
-test-all: lint types $(VENV)/.web
+test-all: lint types $(VENV)/.web $(VENV)/.cluster
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto
 
 mcu: $(VENV)/.dev

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -26,6 +27,7 @@ from circlematch.errors import UsageError
 from circlematch.scanning.blocks import Size
 from circlematch.scanning.scan import Progress, scan
 from circlematch.training.checkpoint import read_checkpoint
+from circlematch.training.recipe_file import read_recipe
 from circlematch.workers import Lost
 
 ray = pytest.importorskip("ray")
@@ -194,3 +196,35 @@ def test_a_new_cluster_goes_on_from_the_checkpoints_in_a_bucket(words: Path, tmp
     assert len(epochs) <= 8 + 5
     assert again.stderr.count("done before") == 2
     assert "epoch" not in again.stderr
+
+
+# ---- a search ------------------------------------------------------------------------------------------------
+
+
+def test_a_search_goes_on_without_a_killed_worker_and_writes_the_best_of_its_trials(
+    cluster: str, words: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data, speech = tmp_path / "data", tmp_path / "speech"
+    shutil.copytree(words, data)
+    (data / "moke").rename(data / "_unknown_")
+    generator = np.random.default_rng(2)
+    for speaker in range(5):
+        write_sound(speech / f"{speaker}" / "a.wav", generator.normal(0, 0.05, 160_000).astype(np.float32))
+    monkeypatch.chdir(tmp_path)
+    out = tmp_path / "mine.json"
+    killer = threading.Thread(target=lambda: killed_once("ImplicitFunc.train"), daemon=True)
+    killer.start()
+
+    budget = ["--recipe", "paper", "--parameters", "1200", "--trials", "3", "--epochs", "4", "--per-hour", "60"]
+    given = ["--data", str(data), "--negatives", str(speech), "--out", str(out), "--ray", cluster]
+    assert main(["tune", *given, *budget, "--storage", str(tmp_path / "store")]) == 0
+    killer.join()
+
+    found = read_recipe(out)
+    last = [json.loads(path.read_text().splitlines()[-1]) for path in (tmp_path / "store").glob("*/*/result.json")]
+    assert len(last) == 3
+    assert found.figures["missed"] == min(row["missed"] for row in last)
+    best = min(last, key=lambda row: row["missed"])
+    assert any(row["config"]["width"] == found.width for row in last if row["missed"] == best["missed"])
+    assert 0.1 <= found.recipe.negatives.share <= 0.6
+    assert found.recipe.epochs == 4

@@ -31,6 +31,7 @@ from circlematch.cli import (
     scan,
     spot,
     train,
+    tune,
     wyoming,
 )
 from circlematch.cli.output import paint, reporting
@@ -52,6 +53,7 @@ COMMANDS = (
     wyoming,
     explain,
     train,
+    tune,
     finish,
     evaluate,
     compare,

@@ -134,7 +134,7 @@ def run_scan(options: argparse.Namespace) -> int:
         print(f"    decoder and engine   {result.one_thread:>8,.0f}")
         print(f"    scan                 {result.scan:>8,.0f}  {row['of_engine']:.0%}, {row['of_one_thread']:.0%}")
         same = "the same" if result.same_after_kills else "OTHER"
-        print(f"  memory of a process, MiB: first half {result.first_mib:.0f}, second half {result.last_mib:.0f}")
+        print(f"  memory of a worker, MiB: first half {result.first_mib:.0f}, second half {result.last_mib:.0f}")
         print(f"  killed {result.kills} times: {same} hits, {result.hits:,}")
     return 0
 

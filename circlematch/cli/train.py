@@ -20,6 +20,7 @@ from circlematch.text import file_name
 from circlematch.threads import MOST_THREADS
 from circlematch.training import STEPS
 from circlematch.training.plan import RECORD, Plan, ensure_plan, specify, write_plan
+from circlematch.training.recipe_file import RecipeNames, recipe_of
 
 if TYPE_CHECKING:
     from circlematch.training.run import Run
@@ -43,13 +44,16 @@ def add(commands: Commands) -> None:
     parser = add_command(commands, "train", summary, "circlematch train --data my_words --width 8 --epochs 60", run)
     add_dataset(parser)
     parser.add_argument(
-        "--width", type=int, default=16, help="The width D of the network: 4, 8, 16, 32 or any even number from 4."
+        "--width",
+        type=int,
+        help="The width D of the network: 4, 8, 16, 32 or any even number from 4. (default: 16, or the recipe file's)",
     )
     parser.add_argument(
         "--recipe",
-        choices=tuple(RECIPES),
+        choices=RecipeNames(RECIPES),
         default="paper",
-        help="The training recipe: the paper's, or that of the released models, which works best with --teacher.",
+        help="The training recipe: the paper's, that of the released models, which works best with --teacher, or a "
+        "file (.json) that circlematch tune wrote.",
     )
     parser.add_argument(
         "--ablation", choices=tuple(ABLATIONS), default="full", help="The row of the paper's Table 2 to train."
@@ -246,7 +250,7 @@ def _plan(options: argparse.Namespace, dataset: Dataset, teachers: tuple[Model, 
     """The plan that the arguments describe."""
     if not 0 <= seed < LARGEST_SEED:
         raise UsageError(f"--seed is {seed}; give a number of at least 0 and below {LARGEST_SEED}")
-    network, recipe = RECIPES[options.recipe](options.width, len(dataset.labels))
+    network, recipe = recipe_of(options.recipe, options.width, len(dataset.labels))
     given = {name: getattr(options, name) for name in OVERRIDES if hasattr(options, name)}
     if "dropout" in given:
         network = replace(network, dropout=given.pop("dropout"))

@@ -49,8 +49,9 @@ class ScanSpeed:
     one_thread: float  # decoder and engine
     scan: float  # the whole command, its start included
     wall_s: float
-    first_mib: float  # memory of the largest process: the most in the first half of the scan,
+    first_mib: float  # memory of the largest worker: the most in the first half of the scan,
     last_mib: float  # and in the second
+    main_mib: float  # the most of the process that writes the tables
     hits: int
     kills: int
     same_after_kills: bool
@@ -67,7 +68,8 @@ class ScanSpeed:
             "of_engine": round(self.scan / self.engine, 3),
             "of_one_thread": round(self.scan / self.one_thread, 3),
             "wall_s": round(self.wall_s, 1),
-            "memory_mib": [round(self.first_mib), round(self.last_mib)],
+            "worker_mib": [round(self.first_mib), round(self.last_mib)],
+            "main_mib": round(self.main_mib),
             "hits": self.hits,
             "kills": self.kills,
             "same_after_kills": self.same_after_kills,
@@ -99,6 +101,7 @@ def measure_scan(
         run.seconds,
         max(run.memory[: max(half, 1)]),
         max(run.memory[half:]),
+        run.main_mib,
         run.hits,
         kills,
         same,
@@ -174,22 +177,25 @@ class _Run:
     hours: float
     seconds: float
     core_s: float
-    memory: list[float]  # MiB of its largest process, as time went by
+    memory: list[float]  # MiB of its largest child, as time went by
+    main_mib: float
 
 
 def _run(command: list[str]) -> _Run:
     before, began = os.times(), time.monotonic()
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-    memory = []
+    memory, main_mib = [0.0], 0.0
     while process.poll() is None:
-        memory.append(max((_resident_mib(pid) for pid in _family(process.pid)), default=0.0))
+        main_mib = max(main_mib, _resident_mib(process.pid))
+        if children := _children(process.pid):
+            memory.append(max(map(_resident_mib, children)))
         time.sleep(WATCH_EVERY_S)
     after, seconds = os.times(), time.monotonic() - began
     if process.returncode != 0 or process.stdout is None:
         raise CircleMatchError(f"the scan ended with exit code {process.returncode}")
     summary = json.loads(process.stdout.read())
     core_s = after.children_user + after.children_system - before.children_user - before.children_system
-    return _Run(summary["hits"], summary["hours"], seconds, core_s, memory or [0.0])
+    return _Run(summary["hits"], summary["hours"], seconds, core_s, memory, main_mib)
 
 
 def _kill_after(command: list[str], seconds: float) -> None:
@@ -206,10 +212,10 @@ def _same(one: Path, other: Path) -> bool:
     return bool(parquet.read_table(one).equals(parquet.read_table(other)))
 
 
-def _family(pid: int) -> list[int]:
-    """A process and its children, where the system shows them."""
+def _children(pid: int) -> list[int]:
+    """The children of a process, where the system shows them."""
     try:
-        return [pid, *(int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split())]
+        return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
     except OSError:
         return []
 
