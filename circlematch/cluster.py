@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import signal
+import threading
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeVar
 
 from circlematch.errors import UsageError, require
+from circlematch.machine import usable_cores
 from circlematch.workers import MOST_TRIES, ONE_CORE, Lost
 
 __all__ = ["LOCAL", "connect", "in_tasks"]
@@ -22,14 +25,22 @@ def connect(address: str) -> Any:
     """The module ray, connected to the cluster at this address."""
     ray = require("ray", extra="ray", purpose="running on a cluster")
     if not ray.is_initialized():
-        place = {} if address == LOCAL else {"address": address}
+        stopping = signal.getsignal(signal.SIGTERM)
+        own = {"num_cpus": usable_cores(), "include_dashboard": False}
         try:
-            ray.init(**place, log_to_driver=False, logging_level="ERROR", runtime_env={"env_vars": ONE_CORE})
+            ray.init(
+                **(own if address == LOCAL else {"address": address}),
+                log_to_driver=False,
+                logging_level="ERROR",
+                runtime_env={"env_vars": ONE_CORE},
+            )
         except (ConnectionError, ValueError) as error:
             raise UsageError(
                 f"no Ray cluster answers at {address} ({error}); give the address that `ray start --head` printed, "
                 f"auto on a machine of the cluster, or {LOCAL}"
             ) from error
+        if stopping is not None and threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGTERM, stopping)  # ray has put its own in its place, which ends the process at once
     return ray
 
 

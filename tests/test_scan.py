@@ -103,6 +103,34 @@ def test_a_cut_at_every_second_gives_the_hits_of_one_pass(model: Model, speech: 
     assert in_stretches(model, detection, speech, cuts) == one_pass(model, detection, speech)
 
 
+def test_windows_behind_a_cut_are_those_of_one_pass_to_the_last_bit(model: Model, speech: Samples) -> None:
+    stretch = Stretch(9 * CUT_EVERY)
+    whole, cut = windows(model, speech), windows(model, speech[stretch.heard_from :])
+    ahead = stretch.heard_from // 160
+    behind = {frame + ahead: scores for frame, scores in cut.items() if frame + ahead >= stretch.first // 160}
+    assert len(behind) > 400
+    assert all(np.array_equal(scores, whole[frame]) for frame, scores in behind.items())
+
+
+def windows(model: Model, samples: Samples) -> dict[int, npt.NDArray[np.float32]]:
+    """The scores of every window, by its last frame."""
+    stream = Stream(model.engine)
+    out: dict[int, npt.NDArray[np.float32]] = {}
+    stream.push(samples, lambda: out.update({stream.newest: stream.scores()[0]}))
+    return out
+
+
+def test_reading_from_within_a_file_gives_its_samples_in_the_blocks_of_one_pass(
+    speech: Samples, tmp_path: Path
+) -> None:
+    path = write_sound(tmp_path / "long.flac", audio.to_int16(speech))
+    whole = audio.read(path)
+    blocks = [block for block in audio.blocks(path, first=5 * SECOND) if block.size]
+    assert np.array_equal(np.concatenate(blocks), whole[5 * SECOND :])
+    ends = 5 * SECOND + np.cumsum([block.size for block in blocks])
+    assert (ends[:-1] % audio.BLOCK_SAMPLES == 0).all()
+
+
 def test_thresholds_of_single_keywords_hold_in_stretches(model: Model, speech: Samples) -> None:
     each = tuple(float(value) for value in np.linspace(0.05, 0.95, len(model.labels)))
     detection = dataclasses.replace(model.card.detection, thresholds=each, start_offset_ms=-200, end_offset_ms=300)
