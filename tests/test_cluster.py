@@ -35,6 +35,9 @@ parquet = pytest.importorskip("pyarrow.parquet")
 pytestmark = [pytest.mark.long, pytest.mark.skipif(not Path("/proc").is_dir(), reason="there is no /proc")]
 
 
+os.environ.setdefault("RAY_worker_niceness", "0")  # else other programs of a busy machine starve the workers
+
+
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[str]:
     """The address of a cluster of this machine with two cores."""
@@ -212,7 +215,7 @@ def test_a_search_goes_on_without_a_killed_worker_and_writes_the_best_of_its_tri
         write_sound(speech / f"{speaker}" / "a.wav", generator.normal(0, 0.05, 160_000).astype(np.float32))
     monkeypatch.chdir(tmp_path)
     out = tmp_path / "mine.json"
-    killer = threading.Thread(target=lambda: killed_once("ImplicitFunc.train"), daemon=True)
+    killer = threading.Thread(target=lambda: killed_once("ImplicitFunc"), daemon=True)
     killer.start()
 
     budget = ["--recipe", "paper", "--parameters", "1200", "--trials", "3", "--epochs", "4", "--per-hour", "60"]
