@@ -58,7 +58,8 @@ def _add_scan(inner: Commands) -> None:
     )
     scan.add_argument("sound", nargs="+", metavar="URL", help="Recordings to make the sound of, repeated as needed.")
     scan.add_argument("--hours", type=float, default=1.0, help="The hours of sound in each format.")
-    scan.add_argument("--formats", nargs="+", default=["wav", "flac", "opus"], choices=("wav", "flac", "opus"))
+    formats = ("wav", "flac", "opus")
+    scan.add_argument("--formats", nargs="+", choices=formats, help="The formats, one after another. (default: all)")
     scan.add_argument("--jobs", type=int, help="The number of processes. (default: one per core)")
     scan.add_argument("--kills", type=int, default=2, help="How often a second scan is killed.")
     scan.add_argument(
@@ -113,13 +114,13 @@ def run_pool(options: argparse.Namespace) -> int:
 
 def run_scan(options: argparse.Namespace) -> int:
     """Measure scans of every format."""
-    from circlematch.scanning.speed import measure_scan
+    from circlematch.scanning.speed import FORMATS, measure_scan
 
     jobs = options.jobs or usable_cores()
     if not 0 < options.hours <= MOST_HOURS or jobs < 1 or options.kills < 0:
         raise UsageError(f"give more than 0 and at most {MOST_HOURS:,} hours, at least 1 job, and at least 0 kills")
     model = load(options.model)
-    for kind in options.formats:
+    for kind in options.formats or FORMATS:
         result = measure_scan(
             options.model, model, options.sound, options.hours, kind, jobs, options.kills, options.work
         )
