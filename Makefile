@@ -53,13 +53,20 @@ $(VENV)/.web: $(VENV)/.dev tests/web/package.json
 	if command -v npm >/dev/null; then npm install --prefix tests/web --no-package-lock --no-fund --no-audit --silent; fi
 	@touch $@
 
+# What the tests of clusters and of object stores need beside: Ray, and an S3 server with its client, which needs an older
+# python-dateutil than constraints.txt has.
+$(VENV)/.cluster: $(VENV)/.dev
+	PIP_CONSTRAINT=constraints.txt $(BIN)/python -m pip install --quiet --disable-pip-version-check "ray[tune]"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check s3fs==2026.9.0 aiobotocore==3.10.0 boto3==1.43.117 botocore==1.43.117 "moto[s3]==5.2.5" flask flask-cors
+	@touch $@
+
 demo: $(VENV)/.demo
 	@VENV=$(VENV) DEMO=$(DEMO) bash examples/demo.sh
 
 test: lint types
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto -m "not long"
 
-test-all: lint types $(VENV)/.web
+test-all: lint types $(VENV)/.web $(VENV)/.cluster
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto
 
 mcu: $(VENV)/.dev

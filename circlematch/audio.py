@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 import numpy.typing as npt
@@ -22,7 +22,7 @@ from circlematch.files import is_address
 
 __all__ = [
     *("SUFFIXES", "Converter", "as_array", "as_mono", "as_rate", "blocks", "check_prepared", "duration"),
-    *("opening", "prepare", "read", "stretch_of", "take", "to_int16"),
+    *("opening", "prepare", "read", "samples_to_seek", "stretch_of", "take", "to_int16"),
 ]
 
 SUFFIXES = (".wav", ".flac", ".ogg", ".opus", ".mp3")
@@ -30,6 +30,8 @@ TYPES = ("f2", "f4", "f8", "f16", "i2", "i4", "u1")  # in either byte order
 SHORTEST_MS = 50  # five frames: the least that five ordered prototypes can fill
 BLOCK_SAMPLES = 2**16  # of all channels together: 256 KiB
 LONGEST_READ_S = 4 * 3600  # at once: 0.9 GB
+EXACT_FORMATS = ("WAV", "WAVEX", "FLAC")  # in which libsndfile seeks to a sample
+EXACT_SUBTYPES = ("PCM_S8", "PCM_U8", "PCM_16", "PCM_24", "PCM_32", "FLOAT", "DOUBLE")
 UNKNOWN_LENGTH = 2**63 - 1  # frames, in libsndfile, if the header of a FLAC file has no length
 NOT_FINITE = "the recording holds NaN or infinite samples; every sample must be a finite number"
 
@@ -49,16 +51,23 @@ def read(path: str | Path) -> Samples:
     return np.concatenate(parts)
 
 
-def blocks(path: str | Path, progress: Progress | None = None) -> Iterator[Samples]:
+def blocks(
+    path: str | Path, progress: Progress | None = None, *, stream: BinaryIO | None = None, first: int = 0
+) -> Iterator[Samples]:
     """The recording as mono float32 samples at 16 kHz, block by block.
 
     A recording that is too short, cut off or damaged raises AudioError. Blocks before the damage are yielded first.
     `progress` is called after each block with the seconds read so far and with the length in the header, or None.
+    With `stream`, an open file that can seek, the content is read from there, and `path` is only its name. A recording
+    of `samples_to_seek` samples is read from sample `first` on.
     """
-    with _opened(path) as sound:
+    with _opened(path, stream) as sound:
         converter = Converter(sound.samplerate)
+        if first:
+            sound.seek(first)
+            converter.frames = first
         size = max(min(BLOCK_SAMPLES // sound.channels, sound.frames), 1)
-        while (chunk := _read(sound, size, converter)).size:
+        while (chunk := _read(sound, size - converter.frames % size, converter)).size:
             yield converter.convert(chunk)
             if progress is not None:
                 progress(converter.seconds, _seconds(sound))
@@ -69,6 +78,18 @@ def blocks(path: str | Path, progress: Progress | None = None) -> Iterator[Sampl
                 f"the recording is cut off after {converter.seconds:.2f} s of the {claimed:.2f} s in its header"
             )
         yield converter.finish()
+
+
+def samples_to_seek(path: str | Path, stream: BinaryIO | None = None) -> int | None:
+    """How many samples a recording has, if reading may begin at each of them and gives the same samples then.
+
+    None for other rates than 16 kHz, because a resampler knows what came before, and for lossy formats, whose decoders
+    do too.
+    """
+    with _opened(path, stream) as sound:
+        exact = sound.format in EXACT_FORMATS and sound.subtype in EXACT_SUBTYPES
+        known = exact and sound.samplerate == FRONT_END.sample_rate_hz and sound.frames != UNKNOWN_LENGTH
+        return int(sound.frames) if known else None
 
 
 def _read(sound: Any, size: int, converter: Converter) -> npt.NDArray[np.float32]:
@@ -117,23 +138,27 @@ class _FromBeginningToEnd(soundfile.SoundFile):  # type: ignore[misc]  # soundfi
 
 
 @contextmanager
-def _opened(path: str | Path) -> Iterator[Any]:
+def _opened(path: str | Path, stream: BinaryIO | None = None) -> Iterator[Any]:
     """The open file. Every error while it is read becomes an AudioError that begins with the file's name."""
-    if os.path.isdir(path):
+    if stream is None and os.path.isdir(path):
         raise AudioError(f"{path} is a folder; give a recording ({', '.join(SUFFIXES)})")
     name = os.fsencode(path) if os.name == "posix" else Path(path)  # soundfile encodes a str as strict UTF-8
     try:
-        with _FromBeginningToEnd(name) as sound:
+        with _FromBeginningToEnd(stream or name) as sound:
             yield sound
     except AudioError as error:
         raise type(error)(f"{path}: {error}") from error
     except MemoryError as error:
         raise UnreadableError(f"{path}: there is not enough memory to read it") from error
     except Exception as error:  # whatever a damaged file makes libsndfile, soxr or NumPy raise
+        if stream is not None:
+            raise AudioError(f"{path}{_reason(error)}") from error
         if is_address(path):
             raise AudioError(f"{path} is a web address; download the recording and give the file") from error
         _check_openable(Path(path))
-        raise AudioError(f"{path}{_reason(Path(path), error)}") from error
+        if Path(path).is_fifo() and "flac" in str(error):
+            raise AudioError(f"{path}: FLAC cannot be read from a pipe; give the file") from error
+        raise AudioError(f"{path}{_reason(error)}") from error
 
 
 def _check_openable(path: Path) -> None:
@@ -146,11 +171,9 @@ def _check_openable(path: Path) -> None:
         raise UnreadableError(f"{path}: {getattr(refused, 'strerror', None) or refused}") from refused
 
 
-def _reason(path: Path, error: Exception) -> str:
+def _reason(error: Exception) -> str:
     """The reason why a file could not be read."""
     reason = str(getattr(error, "error_string", None) or error).strip().rstrip(".")
-    if path.is_fifo() and "flac" in reason:
-        return ": FLAC cannot be read from a pipe; give the file"
     return f" cannot be read as audio ({reason}); formats are {', '.join(SUFFIXES)}"
 
 

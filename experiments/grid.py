@@ -1,6 +1,7 @@
 """Trains the runs of the paper's tables, of the released models and of their teachers.
 
 python experiments/grid.py table1 --jobs 2     train what is left, one core for each run
+python experiments/grid.py table1 --ray auto   the same on a Ray cluster
 python experiments/grid.py table1 --list       show what is done, running and left, and the time that remains
 
 Each run is a process with a folder of its own under runs/. It may be stopped at any time, and resumes after its last
@@ -12,7 +13,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from statistics import mean
@@ -21,6 +22,7 @@ import records
 from records import Record, attempt, parser_of, run_name, specification_of
 
 from circlematch import load
+from circlematch.cli.cluster import add_cluster, check_cluster
 from circlematch.config import ABLATIONS, RECIPES, Network, Recipe, Specification, Teacher, ablated, distilled
 from circlematch.data.speech_commands import LABELS
 from circlematch.data.tasks import TASKS, Source
@@ -30,6 +32,7 @@ from circlematch.machine import processor
 from circlematch.model import MODEL_FILE
 from circlematch.parameters import parameter_count
 from circlematch.training.checkpoint import read_checkpoint
+from circlematch.training.on_cluster import perform_on_cluster
 from circlematch.training.plan import RECORD, Plan, ensure_plan, specify
 from circlematch.training.run import CHECKPOINT
 from circlematch.training.several import Job, perform_all
@@ -270,24 +273,36 @@ def _check_same_data(name: str, wanted: Specification) -> None:
             )
 
 
-def perform(grid: Grid, data: Path, jobs: int) -> None:
+@dataclass(frozen=True)
+class Place:
+    """Where runs are trained: so many at a time on this machine, or on a cluster."""
+
+    jobs: int = 1
+    ray: str | None = None
+    storage: str | None = None
+
+
+def perform(grid: Grid, data: Path, place: Place) -> None:
     """Train what is left; teachers come first."""
     left = {name: one for name, one in grid.items() if not is_done(name, one)}
     teachers: Grid = {}
     if any(one.teachers for one in left.values()):
         teachers = {name: one for name, one in teachers_grid().items() if not is_done(name, one)}
     for part in (teachers, {name: one for name, one in left.items() if name not in teachers}):
-        train(part, data, jobs)
+        train(part, data, place)
 
 
-def train(grid: Grid, data: Path, jobs: int) -> None:
+def train(grid: Grid, data: Path, place: Place) -> None:
     """Train these."""
     prepare(grid, data)
     for name in grid:
         if (folder_of(name) / RECORD).exists():  # it ended when no grid was running
             keep(name)
     work = [Job(name, folder_of(name)) for name, one in grid.items() if not is_done(name, one)]
-    perform_all(work, jobs, finished=lambda job: keep(job.name))
+    if place.ray is None:
+        perform_all(work, place.jobs, finished=lambda job: keep(job.name))
+    else:
+        perform_on_cluster(work, place.ray, place.storage, finished=lambda job: keep(job.name))
 
 
 def keep(name: str) -> None:
@@ -304,6 +319,7 @@ def main(words: Sequence[str] | None = None) -> int:
     parser = parser_of(__doc__)
     parser.add_argument("grid", nargs="+", choices=tuple(GRIDS), help="which runs")
     parser.add_argument("--jobs", type=int, default=1, help="runs at a time, one core each (default: 1)")
+    add_cluster(parser, "train")
     instead = parser.add_mutually_exclusive_group()
     instead.add_argument("--list", action="store_true", help="show what is done, running and left")
     instead.add_argument("--prepare", action="store_true", help="only write the runs' folders, for a scheduler")
@@ -312,13 +328,14 @@ def main(words: Sequence[str] | None = None) -> int:
         parser.error(f"--jobs is {options.jobs}; give a number of at least 1")
 
     def work() -> None:
+        check_cluster(options)
         grid = _together(GRIDS[name]() for name in options.grid)
         if options.list:
             show(grid, options.jobs)
         elif options.prepare:
             prepare({name: one for name, one in grid.items() if not is_done(name, one)}, options.data)
         else:
-            perform(grid, options.data, options.jobs)
+            perform(grid, options.data, Place(options.jobs, options.ray, options.storage))
 
     try:
         return attempt("grid", work)

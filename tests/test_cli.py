@@ -262,7 +262,7 @@ def test_help_shows_defaults(capsys: Capture) -> None:
     with pytest.raises(SystemExit):
         main(["train", "--help"])
     text = " ".join(capsys.readouterr().out.split())
-    assert "The width D of the network: 4, 8, 16, 32 or any even number from 4. (default: 16)" in text
+    assert "The width D of the network: 4, 8, 16, 32 or any even number from 4. (default: 16, or the" in text
     assert "The number of passes over the training clips. (default: the recipe's)" in text
     assert "The seed of weights, order, shifts, noise and dropout. (default: 0)" in text
 

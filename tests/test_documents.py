@@ -200,6 +200,16 @@ def test_reports_stay_short(repository: Path, page: str, most: int) -> None:
     assert len((repository / "docs" / page).read_text().splitlines()) <= most
 
 
+def test_the_arithmetic_of_the_scale_page_is_right(repository: Path) -> None:
+    """`64 * 4075 = 260800`: the result is right to its last digit."""
+    text = (repository / "docs" / "scale.md").read_text()
+    sums = re.findall(r"`([\d.e()*/+ -]+) = ([\d.]+)`", text)
+    assert len(sums) >= 15
+    for terms, result in sums:
+        digits = len(result.partition(".")[2])
+        assert abs(eval(terms) - float(result)) <= 0.51 * 10**-digits, f"{terms} = {eval(terms)}, not {result}"
+
+
 def test_the_glossary_is_in_order(repository: Path) -> None:
     glossary = (repository / "docs" / "index.md").read_text().partition("## Glossary")[2]
     words = [row.split("|")[1].strip() for row in glossary.splitlines() if row.startswith("| ")][1:]

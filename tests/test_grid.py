@@ -201,12 +201,12 @@ def test_only_what_is_left_is_run_and_its_record_is_kept(
     ran, names = performed(monkeypatch, runs), list(runs)
     keep(names[0], runs[names[0]])  # done
     finish(names[1], runs[names[1]])  # ended, but its record was not kept
-    grid.perform(runs, tmp_path / "data", jobs=2)
+    grid.perform(runs, tmp_path / "data", place=grid.Place(2))
     assert ran == names[2:]
     assert all(grid.is_done(name, one) for name, one in runs.items())
     assert sorted(records.runs("gsc1", "paper")) == sorted(name.split("/")[-1] for name in names)
     ran.clear()
-    grid.perform(runs, tmp_path / "data", jobs=2)
+    grid.perform(runs, tmp_path / "data", place=grid.Place(2))
     assert ran == []
 
 
@@ -218,7 +218,7 @@ def test_a_record_with_other_settings_is_not_done_and_is_replaced(
     assert not grid.is_done(name, draft)
     (grid.folder_of(name) / "record.json").unlink()
     assert performed(monkeypatch, {name: draft}) == []
-    grid.perform({name: draft}, tmp_path, jobs=1)
+    grid.perform({name: draft}, tmp_path, place=grid.Place(1))
     (record,) = records.runs("gsc1", "paper").values()
     assert record["specification"]["recipe"]["epochs"] == 100
 
@@ -236,7 +236,7 @@ def test_teachers_are_trained_first_and_their_models_are_kept(
 
     monkeypatch.setattr(grid, "load", load)
     monkeypatch.setattr("circlematch.training.plan.digest", lambda tensors: "a" * 64)
-    grid.perform(students, tmp_path / "data", jobs=1)
+    grid.perform(students, tmp_path / "data", place=grid.Place(1))
     assert ran == [*teachers, *students]
     assert sorted(path.name for path in records.RESULTS.rglob("*.safetensors")) == [
         "d128-seed0.safetensors",

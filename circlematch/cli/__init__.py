@@ -28,8 +28,10 @@ from circlematch.cli import (
     listen,
     measure,
     models,
+    scan,
     spot,
     train,
+    tune,
     wyoming,
 )
 from circlematch.cli.output import paint, reporting
@@ -46,10 +48,12 @@ COMMANDS = (
     models,
     demo,
     spot,
+    scan,
     listen,
     wyoming,
     explain,
     train,
+    tune,
     finish,
     evaluate,
     compare,

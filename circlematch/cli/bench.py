@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 
 from circlematch import pretrained
 from circlematch.cli.options import DEFAULT_MODEL, Commands, add_command, add_group, add_json, add_model, print_json
@@ -11,8 +12,10 @@ from circlematch.errors import UsageError
 from circlematch.machine import commit, processor, usable_cores, versions
 from circlematch.model import load
 from circlematch.safetensors import digest
+from circlematch.training.watch import duration
 
 LONGEST_POOL_S = 3600
+MOST_HOURS = 10_000
 MODEL_HELP = "A released model's name."
 NO_ONNX = 'not installed: pip install "circlematch[onnx]"'
 
@@ -42,6 +45,28 @@ def add(commands: Commands) -> None:
     stream.add_argument("--rounds", type=int, default=20, help="The number of rounds; the fastest one counts.")
     add_json(stream)
     _add_pool(inner)
+    _add_scan(inner)
+
+
+def _add_scan(inner: Commands) -> None:
+    scan = add_command(
+        inner,
+        "scan",
+        "Measure a scan, beside the bare engine and one thread that decodes and listens, and kill it in between.",
+        "circlematch bench scan data/librispeech_dev_clean --hours 100 --work /tmp/scan",
+        run_scan,
+    )
+    scan.add_argument("sound", nargs="+", metavar="URL", help="Recordings to make the sound of, repeated as needed.")
+    scan.add_argument("--hours", type=float, default=1.0, help="The hours of sound in each format.")
+    formats = ("wav", "flac", "opus")
+    scan.add_argument("--formats", nargs="+", choices=formats, help="The formats, one after another. (default: all)")
+    scan.add_argument("--jobs", type=int, help="The number of processes. (default: one per core)")
+    scan.add_argument("--kills", type=int, default=2, help="How often a second scan is killed.")
+    scan.add_argument(
+        "--work", type=Path, required=True, help="A folder for the sound, 115 MB an hour in WAV; it is kept."
+    )
+    add_model(scan)
+    add_json(scan)
 
 
 def _add_pool(inner: Commands) -> None:
@@ -84,6 +109,34 @@ def run_pool(options: argparse.Namespace) -> int:
     )
     memory = f", resident {result.resident_bytes:,}" if result.resident_bytes else ""
     print(f"bytes of a stream       {result.stream_bytes:,}{memory}; of a process {alone['resident_bytes'] or 0:,}")
+    return 0
+
+
+def run_scan(options: argparse.Namespace) -> int:
+    """Measure scans of every format."""
+    from circlematch.scanning.speed import FORMATS, measure_scan
+
+    jobs = options.jobs or usable_cores()
+    if not 0 < options.hours <= MOST_HOURS or jobs < 1 or options.kills < 0:
+        raise UsageError(f"give more than 0 and at most {MOST_HOURS:,} hours, at least 1 job, and at least 0 kills")
+    model = load(options.model)
+    for kind in options.formats or FORMATS:
+        result = measure_scan(
+            options.model, model, options.sound, options.hours, kind, jobs, options.kills, options.work
+        )
+        row = result.summary()
+        if options.json:
+            place = {"model": options.model, "processor": processor(), "versions": versions(), "commit": commit()}
+            print_json({**row, **place})
+            continue
+        print(f"{kind}: {result.hours:,.2f} hours of sound, {jobs} processes, {duration(result.wall_s)}")
+        print("  hours of sound in a core-hour")
+        print(f"    bare engine          {result.engine:>8,.0f}")
+        print(f"    decoder and engine   {result.one_thread:>8,.0f}")
+        print(f"    scan                 {result.scan:>8,.0f}  {row['of_engine']:.0%}, {row['of_one_thread']:.0%}")
+        same = "the same" if result.same_after_kills else "OTHER"
+        print(f"  memory of a worker, MiB: first half {result.first_mib:.0f}, second half {result.last_mib:.0f}")
+        print(f"  killed {result.kills} times: {same} hits, {result.hits:,}")
     return 0
 
 

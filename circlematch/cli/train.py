@@ -7,7 +7,9 @@ import json
 from dataclasses import replace
 from pathlib import Path
 from statistics import mean, stdev
+from typing import TYPE_CHECKING
 
+from circlematch.cli.cluster import add_cluster, check_cluster
 from circlematch.cli.options import Commands, add_command, add_dataset, add_json, print_json, source_of
 from circlematch.cli.output import wants_progress
 from circlematch.config import (
@@ -29,7 +31,11 @@ from circlematch.model import Model, load
 from circlematch.text import file_name
 from circlematch.threads import MOST_THREADS
 from circlematch.training import STEPS
-from circlematch.training.plan import RECORD, Plan, check_same, ensure_plan, read_plan, specify, write_plan
+from circlematch.training.plan import RECORD, Plan, ensure_plan, specify, write_plan
+from circlematch.training.recipe_file import RecipeNames, recipe_of
+
+if TYPE_CHECKING:
+    from circlematch.training.run import Run
 
 LARGEST_SEED = 2**32
 # Options that replace a value of the recipe.
@@ -50,7 +56,9 @@ def add(commands: Commands) -> None:
     parser = add_command(commands, "train", summary, "circlematch train --data my_words --width 8 --epochs 60", run)
     add_dataset(parser)
     parser.add_argument(
-        "--width", type=int, default=16, help="The width D of the network: 4, 8, 16, 32 or any even number from 4."
+        "--width",
+        type=int,
+        help="The width D of the network: 4, 8, 16, 32 or any even number from 4. (default: 16, or the recipe file's)",
     )
     parser.add_argument(
         "--window",
@@ -62,9 +70,10 @@ def add(commands: Commands) -> None:
     )
     parser.add_argument(
         "--recipe",
-        choices=tuple(RECIPES),
+        choices=RecipeNames(RECIPES),
         default="paper",
-        help="The training recipe: the paper's, or that of the released models, which works best with --teacher.",
+        help="The training recipe: the paper's, that of the released models, which works best with --teacher, or a "
+        "file (.json) that circlematch tune wrote.",
     )
     parser.add_argument(
         "--ablation", choices=tuple(ABLATIONS), default="full", help="The row of the paper's Table 2 to train."
@@ -101,6 +110,7 @@ def add(commands: Commands) -> None:
         help="Train a run for each of these seeds, such as 0-4, on one core each; repeat the command to resume.",
     )
     parser.add_argument("--jobs", type=int, default=1, help="The number of runs at a time, with --seeds.")
+    add_cluster(parser, "With --seeds: train")
     parser.add_argument("--out", type=Path, help="The folder of the run. (default: runs/d<width>-<task>-seed<seed>)")
     parser.add_argument(
         "--resume", type=Path, metavar="RUN", help="Resume the run in this folder; no other option is needed."
@@ -117,46 +127,48 @@ def add(commands: Commands) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Start a run, resume one, or train several."""
+    from circlematch.training.run import open_run
+
     if options.threads is not None and not 1 <= options.threads <= MOST_THREADS:
         raise UsageError(f"--threads is {options.threads}; give a number of at least 1 and at most {MOST_THREADS}")
     if options.seeds is not None:
         return _run_several(options)
     if options.jobs != options.parser.get_default("jobs"):
         raise UsageError("--jobs goes with --seeds; without it there is one run, on all cores")
+    if options.ray is not None or options.storage is not None:
+        raise UsageError("--ray and --storage go with --seeds; without it there is one run, on this machine")
     resuming = options.resume is not None
     if resuming:
         _refuse_other_options(options)
-    plan = read_plan(options.resume) if resuming else None
-    dataset = plan.source.read() if plan else _source(options).read()
-    teachers = tuple(load(name) for name in (plan.teachers if plan else _teacher_names(options)))
-    if plan is None:
-        plan = _plan(options, dataset, teachers, options.seed)
-        folder = options.out or _default_folder(plan)
-        write_plan(folder, plan)
-    else:
-        folder = options.resume
-        given = plan.specification
-        check_same(specify(dataset, given.network, given.recipe, given.seed, teachers), given, folder)
-    return _run_plan(plan, dataset, teachers, folder, options)
+    return _run_plan(open_run(options.resume) if resuming else _new_run(options), options)
 
 
-def _run_plan(
-    plan: Plan, dataset: Dataset, teachers: tuple[Model, ...], folder: Path, options: argparse.Namespace
-) -> int:
+def _new_run(options: argparse.Namespace) -> Run:
+    """The run that the arguments describe; its plan is written into its folder."""
+    from circlematch.training.run import Run
+
+    dataset = _source(options).read()
+    teachers = tuple(load(name) for name in _teacher_names(options))
+    plan = _plan(options, dataset, teachers, options.seed)
+    folder = options.out or _default_folder(plan)
+    write_plan(folder, plan)
+    return Run(plan, dataset, folder, teachers)
+
+
+def _run_plan(run: Run, options: argparse.Namespace) -> int:
     """Train as planned; a run that has a checkpoint is resumed."""
-    from circlematch.training.run import CHECKPOINT, Run, perform
+    from circlematch.training.run import CHECKPOINT, perform
     from circlematch.training.watch import tensorboard_if_installed
 
-    plan = replace(plan, threads=options.threads or plan.threads)
+    run = replace(run, plan=replace(run.plan, threads=options.threads or run.plan.threads))
+    folder, dataset = run.folder, run.dataset
     say = _say if wants_progress() and not options.json else _quiet
     watchers = None if wants_progress() else tensorboard_if_installed(folder / "tensorboard")
     say(f"{dataset.name}: {len(dataset.labels)} classes, {_sizes(dataset.sizes())}; split {dataset.split_rule}")
     for note in dataset.notes:
         say(f"note: {note}")
     try:
-        outcome = perform(
-            Run(plan, dataset, folder, teachers), resume=(folder / CHECKPOINT).exists(), watchers=watchers, say=say
-        )
+        outcome = perform(run, resume=(folder / CHECKPOINT).exists(), watchers=watchers, say=say)
     except KeyboardInterrupt:
         raise KeyboardInterrupt(f"stopped; resume with: circlematch train --resume {folder}") from None
     if options.json:
@@ -168,11 +180,13 @@ def _run_plan(
 
 
 def _run_several(options: argparse.Namespace) -> int:
-    """One run per seed, `--jobs` of them at a time; then their mean and spread."""
+    """One run per seed, `--jobs` of them at a time or on a cluster; then their mean and spread."""
+    from circlematch.training.on_cluster import perform_on_cluster
     from circlematch.training.several import Job, perform_all
 
     if options.resume is not None:
         raise UsageError("--seeds and --resume do not go together; repeat the command with --seeds to resume")
+    check_cluster(options)
     if options.jobs < 1:
         raise UsageError(f"--jobs is {options.jobs}; give a number of at least 1")
     for name in ("seed", "threads"):
@@ -187,7 +201,10 @@ def _run_several(options: argparse.Namespace) -> int:
         ensure_plan(folder, plan)
         jobs.append(Job(f"seed {seed}", folder))
     try:
-        perform_all(jobs, options.jobs)
+        if options.ray is None:
+            perform_all(jobs, options.jobs)
+        else:
+            perform_on_cluster(jobs, options.ray, options.storage)
     except KeyboardInterrupt:
         raise KeyboardInterrupt("stopped; repeat the command to resume") from None
     elsewhere = [job.name for job in jobs if not job.finished]
@@ -256,7 +273,7 @@ def _plan(options: argparse.Namespace, dataset: Dataset, teachers: tuple[Model, 
     """The plan that the arguments describe."""
     if not 0 <= seed < LARGEST_SEED:
         raise UsageError(f"--seed is {seed}; give a number of at least 0 and below {LARGEST_SEED}")
-    network, recipe = RECIPES[options.recipe](options.width, len(dataset.labels))
+    network, recipe = recipe_of(options.recipe, options.width, len(dataset.labels))
     given = {name: getattr(options, name) for name in OVERRIDES if hasattr(options, name)}
     if "dropout" in given:
         network = replace(network, dropout=given.pop("dropout"))

@@ -37,7 +37,7 @@ from circlematch.errors import AudioError, UsageError, require
 from circlematch.evaluation import Report, evaluate
 from circlematch.files import locked, remove_parts, write_json
 from circlematch.machine import commit, peak_resident_mib, processor, usable_cores, versions
-from circlematch.model import MODEL_FILE, Card, Finished, Model, write_model
+from circlematch.model import MODEL_FILE, Card, Finished, Model, load, write_model
 from circlematch.training import STEPS
 from circlematch.training.checkpoint import Checkpoint, Epoch, read_checkpoint, restore, write_checkpoint
 from circlematch.training.finish import finish
@@ -45,12 +45,12 @@ from circlematch.training.inputs import check_inputs, keep_inputs
 from circlematch.training.loop import TrainingSet, train
 from circlematch.training.mining import hard_noise, hard_windows, kept
 from circlematch.training.native_step import NativeStep, why_not_native
-from circlematch.training.plan import RECORD, Plan, check_same
+from circlematch.training.plan import RECORD, Plan, check_same, read_plan, specify
 from circlematch.training.step import Step, Targets
 from circlematch.training.targets import smoothed, with_distillation
 from circlematch.training.watch import Terminal, Watcher, tensorboard_if_installed
 
-__all__ = ["STEPS", "Outcome", "Run", "make_step", "perform"]
+__all__ = ["STEPS", "Outcome", "Run", "make_step", "open_run", "perform"]
 
 CHECKPOINT = "checkpoint.safetensors"
 
@@ -92,6 +92,15 @@ class Outcome:
     model: Path
     record: dict[str, Any]
     reports: dict[str, Report]
+
+
+def open_run(folder: Path) -> Run:
+    """The run that a folder's plan describes, with its dataset and its teachers as they are now."""
+    plan = read_plan(folder)
+    dataset, teachers = plan.source.read(), tuple(load(name) for name in plan.teachers)
+    given = plan.specification
+    check_same(specify(dataset, given.network, given.recipe, given.seed, teachers), given, folder)
+    return Run(plan, dataset, folder, teachers)
 
 
 def perform(

@@ -21,11 +21,9 @@ from circlematch.errors import CircleMatchError
 from circlematch.files import is_locked
 from circlematch.text import printable
 from circlematch.training.plan import RECORD
+from circlematch.workers import ONE_CORE
 
-__all__ = ["Job", "perform_all"]
-
-# NumPy's and torch's own threads: a run has one core.
-ONE_CORE = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+__all__ = ["Display", "Job", "check_none_failed", "perform_all"]
 
 
 @dataclass
@@ -62,7 +60,7 @@ def perform_all(
 
     A run that another process is training is left alone.
     """
-    display = _Display(jobs, stream or sys.stderr)
+    display = Display(jobs, stream or sys.stderr)
     waiting: Queue[Job] = Queue()
     for job in jobs:
         if job.finished:
@@ -112,6 +110,11 @@ def perform_all(
         for thread in threads:
             thread.join()
         raise
+    check_none_failed(failed)
+
+
+def check_none_failed(failed: Sequence[Job]) -> None:
+    """Raise with the last lines of these runs, if there are any."""
     if failed:
         raise FailedRunError("; ".join(f"{job.name}: {job.last.removeprefix('circlematch: ')}" for job in failed))
 
@@ -124,7 +127,7 @@ def _next(waiting: Queue[Job]) -> Job | None:
         return None
 
 
-class _Display:
+class Display:
     """A line for each run, redrawn in place on a terminal; elsewhere every line with its run's name before it."""
 
     def __init__(self, jobs: Sequence[Job], stream: TextIO) -> None:
