@@ -110,6 +110,12 @@ class Card:
         """The number of trained parameters."""
         return parameter_count(self.network)
 
+    @property
+    def calibrations(self) -> tuple[Calibration, ...]:
+        """How thresholds were chosen: those of all words together, and those of enrolled words."""
+        every = (self.calibration, *(one.calibration for one in self.enrolled))
+        return tuple(one for one in every if one is not None)
+
     def to_json(self) -> dict[str, Any]:
         """As plain data."""
         return {"format": FORMAT, "name": self.name, **asdict(self)}

@@ -95,9 +95,7 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--width", type=int, default=64)
     parser.add_argument("--epochs", type=int, default=EPOCHS)
     options = parser.parse_args(words)
-    return attempt(
-        "enrolment_encoders", lambda: train(options.data, fold(options.fold), options.width, options.epochs)
-    )
+    return attempt("enrolment_encoders", lambda: train(options.data, fold(options.fold), options.width, options.epochs))
 
 
 if __name__ == "__main__":

@@ -24,8 +24,8 @@ from circlematch.data.negatives import find_recordings, split_recordings
 from circlematch.data.synthetic_noise import synthetic_noise
 from circlematch.data.synthetic_speech import running_speech
 from circlematch.detection import BLOCK_FRAMES
-from circlematch.errors import AudioError, UsageError
 from circlematch.engine import Engine
+from circlematch.errors import AudioError, UsageError
 
 __all__ = ["Background", "Heard", "at_hand", "background_of", "hear"]
 
@@ -83,14 +83,16 @@ def at_hand() -> tuple[Path, ...]:
     return (folder,) if folder.is_dir() else ()
 
 
-def background_of(paths: Sequence[str | Path], say: Callable[[str], object]) -> Background:
+def background_of(paths: Sequence[str | Path], say: Callable[[str], None]) -> Background:
     """The background in these recordings and folders; synthetic speech without any."""
     if not paths:
         return Background(_synthetic(), None)
     parts = split_recordings(find_recordings([Path(path) for path in paths]))
     fitted, held = (_some(part, hours) for part, hours in zip(parts, HOURS, strict=True))
     if not fitted or not held:
-        raise UsageError("a background needs at least two recordings: one to fit against, one to choose thresholds with")
+        raise UsageError(
+            "a background needs at least two recordings: one to fit against, one to choose thresholds with"
+        )
     return Background(load_bank(fitted, say=say), load_bank(held, say=say), tuple(one.path for one in held))
 
 

@@ -39,7 +39,9 @@ def windows_with(
     """Log-mel spectrograms (count, F, T) of windows with the word; every take is in as many as any other."""
     which = np.arange(count) % len(takes)
     firsts = np.cumsum([0, *(take.samples.size for take in takes)])
-    starts, ends, sizes = (np.array([getattr(take, name) for take in takes])[which] for name in ("start", "end", "size"))
+    starts, ends, sizes = (
+        np.array([getattr(take, name) for take in takes])[which] for name in ("start", "end", "size")
+    )
     length = ends - starts
     slack = CUT * length
     at = generator.uniform(np.minimum(-slack, CLIP - length + slack), np.maximum(-slack, CLIP - length + slack))

@@ -68,18 +68,16 @@ class Head:
         self.M, self.Q = M, Q
 
     def responses(self, frames: npt.NDArray[np.floating], prototypes: Prototypes) -> Doubles:
-        """e of Eq. (2): (N, T, D) -> (N, M, T)."""
+        """E of Eq. (2): (N, T, D) -> (N, M, T)."""
         cosines = frames @ (self.scale * unit(prototypes)).T.astype(frames.dtype)
         return np.ascontiguousarray(cosines.swapaxes(-1, -2), dtype=np.float64)
 
     def scores(self, frames: npt.NDArray[np.floating], prototypes: Prototypes) -> Doubles:
-        """z of Eq. (9) without the bias: (N, T, D) -> (N,)."""
+        """Z of Eq. (9) without the bias: (N, T, D) -> (N,)."""
         curves = self._curves(self.responses(frames, prototypes))
         return self._statistics(curves) + self._path(curves.responses)[0]
 
-    def scores_and_slope(
-        self, frames: npt.NDArray[np.floating], prototypes: Prototypes
-    ) -> tuple[Doubles, _Slope]:
+    def scores_and_slope(self, frames: npt.NDArray[np.floating], prototypes: Prototypes) -> tuple[Doubles, _Slope]:
         """The scores, and a function that turns their derivative (N,) of a loss into that by the prototypes (M, D)."""
         curves = self._curves(self.responses(frames, prototypes))
         path, marginals = self._path(curves.responses)
@@ -105,7 +103,9 @@ class Head:
         real = first[:, 1:] * first[:, :-1] + second[:, 1:] * second[:, :-1]
         imaginary = second[:, 1:] * first[:, :-1] - first[:, 1:] * second[:, :-1]
         lengths = np.einsum("nmq,mq->n", curves.lengths, self.of_lengths)
-        total: Doubles = curves.strength @ self.of_strength + lengths + real @ self.of_real + imaginary @ self.of_imaginary
+        total: Doubles = (
+            curves.strength @ self.of_strength + lengths + real @ self.of_real + imaginary @ self.of_imaginary
+        )
         return total
 
     def _path(self, responses: Doubles) -> tuple[Doubles, Doubles]:
@@ -153,7 +153,7 @@ class _Slope:
         return tangent
 
     def _by_moments(self) -> tuple[Doubles, Doubles]:
-        """dz by the real and the imaginary part of each moment: (N, M, Q) each."""
+        """Dz by the real and the imaginary part of each moment: (N, M, Q) each."""
         head, curves = self.head, self.curves
         real = curves.real / curves.lengths * head.of_lengths
         imaginary = curves.imaginary / curves.lengths * head.of_lengths

@@ -23,7 +23,7 @@ BLOCKS = FRONT_END.clip_frames // BLOCK_FRAMES  # of a window
 
 
 def scan(head: Head, frames: npt.NDArray[np.floating], prototypes: Prototypes) -> Doubles:
-    """z of Eq. (9) without the bias, of the windows that begin every 100 ms: (F, D) -> (W,)."""
+    """Scores z of Eq. (9) without the bias, of the windows that begin every 100 ms: (F, D) -> (W,)."""
     count = len(frames) // BLOCK_FRAMES
     if count < BLOCKS:
         return np.empty(0)

@@ -57,7 +57,7 @@ def find_takes(paths: Sequence[Path]) -> list[Path]:
     return found
 
 
-def read_takes(given: Sequence[Given], say: Callable[[str], object]) -> list[Take]:
+def read_takes(given: Sequence[Given], say: Callable[[str], None]) -> list[Take]:
     """The takes in which a word was found. `say` is called with a line for each that is left out."""
     if not 1 <= len(given) <= MOST_TAKES:
         raise UsageError(

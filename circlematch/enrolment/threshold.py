@@ -6,21 +6,19 @@ above a low margin they become rarer by the same factor for every unit of log-od
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import log
 
 import numpy as np
 import numpy.typing as npt
 
 from circlematch.config import Detection
-from circlematch.detection import BLOCK_FRAMES, keyword_scores
-from circlematch.config import FRONT_END
+from circlematch.detection import keyword_scores
 
 __all__ = ["false_peaks", "margin_for", "word_margins"]
 
 TAIL_EVENTS = 60
 APART = 10  # windows of 100 ms between two false accepts
-HOUR_WINDOWS = 3_600_000 / (BLOCK_FRAMES * FRONT_END.hop_ms)
+FEWEST = 0.1  # false accepts that the tail is followed to
 
 Doubles = npt.NDArray[np.float64]
 
@@ -51,22 +49,17 @@ def false_peaks(margins: Doubles, allowed: npt.NDArray[np.bool_], detection: Det
     return np.array(peaks)
 
 
-@dataclass(frozen=True)
-class Rate:
-    """What a threshold gives on the sound it was chosen with."""
-
-    margin: float  # log-odds
-    hours: float
-    false_accepts: int
-
-
 def margin_for(per_hour: float, peaks: Doubles, hours: float) -> float:
     """The margin above which there are so many false accepts an hour; `peaks` fall.
 
         rate(x) = rate(start) · exp(−(x − start) / scale)
+
+    The tail is followed to a tenth of a false accept in these hours and no further: a minute of speech says nothing of
+    one false accept an hour.
     """
     if len(peaks) < 2:
         return 0.0
     start = float(peaks[-1])
     scale = max(float(np.mean(peaks[:-1]) - start), 1e-3)
-    return start + scale * log((len(peaks) - 1) / hours / per_hour)
+    wanted = max(per_hour * hours, FEWEST)
+    return start + scale * log((len(peaks) - 1) / wanted)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +13,7 @@ import numpy.typing as npt
 from circlematch.audio import Samples
 from circlematch.config import FRONT_END, Calibration, Finish
 from circlematch.data.bank import Bank
-from circlematch.data.dataset import SILENCE, UNKNOWN
+from circlematch.data.dataset import SILENCE
 from circlematch.detection import BACKGROUND, BLOCK_FRAMES
 from circlematch.enrolment.background import Background, Heard, at_hand, background_of, hear
 from circlematch.enrolment.classes import Class, keywords, with_word, without_enrolled
@@ -25,22 +25,34 @@ from circlematch.enrolment.stages import Metric, first_prototypes
 from circlematch.enrolment.takes import Given, Take, read_takes
 from circlematch.enrolment.threshold import false_peaks, margin_for, word_margins
 from circlematch.errors import UsageError
-from circlematch.measuring.bounds import poisson_bounds
 from circlematch.measuring.calibration import calibration_of
 from circlematch.measuring.figures import FalseAccepts
 from circlematch.model import Enrolled, Model, load
 
-__all__ = ["ENCODER", "begin", "enrol"]
+__all__ = ["ENCODER", "PER_HOUR", "Ground", "begin", "enrol", "learn", "prepare"]
 
 ENCODER = "d32-gsc"  # of the released models the one with the best encoder
 TASK = "own-words"
 WINDOWS = 300  # with the word, to fit
 RARE = -10.0  # the bias of a class that never comes first
 THRESHOLD = 0.5
+PER_HOUR = 1.0
 LONGEST_WORD = 100  # characters
 
 logger = logging.getLogger(__name__)
-Say = Callable[[str], object]
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Ground:
+    """A model and a background, ready for any number of words."""
+
+    model: Model  # that words are added to
+    base: Model  # without the words that were enrolled before: what a word is told from does not depend on them
+    head: Head
+    background: Background
+    heard: Heard
+    others: Doubles  # (W,) log of Σ exp z over the classes of the base
 
 
 def enrol(
@@ -50,7 +62,7 @@ def enrol(
     *,
     alone: bool = False,
     negatives: Sequence[str | Path] | None = None,
-    per_hour: float = 1.0,
+    per_hour: float = PER_HOUR,
     seed: int = 0,
     say: Say = logger.warning,
 ) -> Model:
@@ -59,32 +71,43 @@ def enrol(
         model = circlematch.enrol("d32-gsc", ["lampe1.wav", "lampe2.wav", "lampe3.wav"], "lampe", alone=True)
         model.save("lampe.safetensors")
 
-    A take is a recording, or samples as `circlematch.read` returns them. `alone` leaves out the words that the model was
-    trained on. `negatives` are recordings of speech without the word, or folders of them; None takes those of
-    `circlematch data get negatives` if they are there, else synthetic speech, and () always takes synthetic speech. The
-    word's threshold is the one that gives `per_hour` false accepts an hour in a part of them. A word that was enrolled
-    before is replaced. `say` is called with a line for everything that is left out.
+    A take is a recording, or samples as `circlematch.read` returns them. `alone` leaves out the words that the model
+    was trained on. `negatives` are recordings of speech without the word, or folders of them; None takes those of
+    `circlematch data get negatives` if they are there, else synthetic speech, and () always takes synthetic speech.
+    The word's threshold is the one that gives `per_hour` false accepts an hour in a part of them. A word that was
+    enrolled before is replaced. `say` is called with a line for everything that is left out.
     """
-    given = model if isinstance(model, Model) else load(model)
     if not per_hour > 0:
         raise UsageError(f"the wanted number of false accepts an hour is {per_hour:g}; give a number above 0")
     _check_word(word)
-    head = Head(given.card.network, given.tensors)
-    found = read_takes(takes, say)
-    background = background_of(at_hand() if negatives is None else negatives, say)
-    heard = hear(given.engine, background.fitted)
-    if alone and _trained(given):
-        given = begin(given, heard)
-    if word in _trained(given):
+    given = model if isinstance(model, Model) else load(model)
+    if word in _trained(given) and not alone:
         raise UsageError(f"{given.card.name} was trained on {word!r} and knows it; give another name, or alone")
-    base = without_enrolled(given)
-    fitted = _fit(head, base, found, heard, word, seed)
-    enrolled = Enrolled(word, len(found), 0, background.in_words)
+    found = read_takes(takes, say)
+    ground = prepare(given, background_of(at_hand() if negatives is None else negatives, say), alone)
+    return with_word(ground.model, *learn(ground, found, word, per_hour, seed))
+
+
+def prepare(model: Model, background: Background, alone: bool = False) -> Ground:
+    """What the enrolments of several words have in common."""
+    head = Head(model.card.network, model.tensors)
+    heard = hear(model.engine, background.fitted)
+    if alone and _trained(model):
+        model = begin(model, heard)
+    base = without_enrolled(model)
+    return Ground(model, base, head, background, heard, _others(head, base, heard.frames))
+
+
+def learn(
+    ground: Ground, takes: Sequence[Take], word: str, per_hour: float = PER_HOUR, seed: int = 0
+) -> tuple[Enrolled, Class]:
+    """The class of a word."""
+    fitted = _fit(ground, takes, word, seed)
     added = Class(fitted.prototypes.astype(np.float32), np.float32(fitted.bias), THRESHOLD)
-    added, calibration = _with_threshold(base, enrolled, added, background, per_hour)
-    alone_with_base = with_word(base, enrolled, added)
-    hits = sum(_finds(alone_with_base, take, word) for take in found)
-    return with_word(given, replace(enrolled, found=hits, calibration=calibration), added)
+    enrolled = Enrolled(word, len(takes), 0, ground.background.in_words)
+    added, calibration = _with_threshold(ground, enrolled, added, per_hour)
+    model = with_word(ground.base, enrolled, added)
+    return replace(enrolled, found=sum(_finds(model, take, word) for take in takes), calibration=calibration), added
 
 
 def begin(encoder: Model, heard: Heard) -> Model:
@@ -141,29 +164,32 @@ def _trained(model: Model) -> set[str]:
 
 def _others(head: Head, model: Model, frames: npt.NDArray[np.float32]) -> Doubles:
     """Log of Σ exp z over all classes, in windows that begin every 100 ms: (F, D) -> (W,)."""
-    prototypes, bias = model.tensors["head.matcher.prototypes"], model.tensors["head.readout.bias"]
-    scores = [scan(head, frames, one.astype(np.float64)) + b for one, b in zip(prototypes, bias, strict=True)]
+    scores = [scan(head, frames, prototypes) + bias for prototypes, bias in _classes_of(model)]
     total: Doubles = np.logaddexp.reduce(scores)
     return total
 
 
-def _fit(head: Head, base: Model, takes: Sequence[Take], heard: Heard, word: str, seed: int) -> Fitted:
+def _fit(ground: Ground, takes: Sequence[Take], word: str, seed: int) -> Fitted:
     """Fit the class against the classes of the base and the background."""
-    generator = np.random.default_rng(seed)
-    pictures = windows_with(takes, np.asarray(heard.bank.audio), WINDOWS, generator)
+    head, base, heard = ground.head, ground.base, ground.heard
+    pictures = windows_with(takes, np.asarray(heard.bank.audio), WINDOWS, np.random.default_rng(seed))
     frames = base.engine.unit_frames(pictures)
-    prototypes, bias = base.tensors["head.matcher.prototypes"], base.tensors["head.readout.bias"]
-    word_others = np.logaddexp.reduce(
-        [head.scores(frames, one.astype(np.float64)) + b for one, b in zip(prototypes, bias, strict=True)]
-    )
-    others, lacking = _others(head, base, heard.frames), heard.lacking(word)
+    of_others = [head.scores(frames, one) + bias for one, bias in _classes_of(base)]
+    lacking = heard.lacking(word)
 
     def margins(prototypes: Prototypes) -> Doubles:
-        return np.where(lacking, scan(head, heard.frames, prototypes) - others, -np.inf)
+        return np.where(lacking, scan(head, heard.frames, prototypes) - ground.others, -np.inf)
 
     words = [_word_frames(base, take) for take in takes]
     first = first_prototypes(words, Metric(heard.frames), base.card.network.prototypes)
-    return fit(head, first, Examples(frames, word_others, margins, heard.windows, others))
+    examples = Examples(frames, np.logaddexp.reduce(of_others), margins, heard.windows, ground.others)
+    return fit(head, first, examples)
+
+
+def _classes_of(model: Model) -> list[tuple[Prototypes, float]]:
+    """Prototypes and bias of every class."""
+    prototypes, bias = model.tensors["head.matcher.prototypes"], model.tensors["head.readout.bias"]
+    return [(one.astype(np.float64), float(b)) for one, b in zip(prototypes, bias, strict=True)]
 
 
 def _word_frames(model: Model, take: Take) -> npt.NDArray[np.float32]:
@@ -175,21 +201,23 @@ def _word_frames(model: Model, take: Take) -> npt.NDArray[np.float32]:
 
 
 def _with_threshold(
-    base: Model, enrolled: Enrolled, added: Class, background: Background, per_hour: float
+    ground: Ground, enrolled: Enrolled, added: Class, per_hour: float
 ) -> tuple[Class, Calibration | None]:
     """The class with its bias such that THRESHOLD gives the wanted rate of false accepts on the held-out speech."""
+    background = ground.background
     bank = background.held if background.held is not None else background.fitted
-    model = with_word(base, enrolled, added)
+    model = with_word(ground.base, enrolled, added)
     allowed, margins = _margins(model, enrolled.label, bank)
     hours = float(allowed.sum()) * BLOCK_FRAMES * FRONT_END.hop_ms / 3_600_000
     peaks = false_peaks(margins, allowed, model.card.detection)
+    if background.held is None:  # a rate in synthetic speech means nothing: once in all of it
+        margin = max(margin_for(1 / hours, peaks, hours), 0.0)
+        return replace(added, bias=np.float32(added.bias - margin)), None
     margin = margin_for(per_hour, peaks, hours)
-    if background.held is None:
-        return replace(added, bias=np.float32(added.bias - max(margin, 0.0))), None
     word = enrolled.label
     counted = FalseAccepts(hours, {word: int((peaks >= margin).sum())}, {word: hours}, 0, 0)
     moved = replace(added, bias=np.float32(added.bias - margin))
-    return moved, calibration_of(per_hour, counted, background.recordings)
+    return moved, calibration_of(float(per_hour), counted, background.recordings)
 
 
 def _margins(model: Model, word: str, bank: Bank) -> tuple[npt.NDArray[np.bool_], Doubles]:
