@@ -29,7 +29,7 @@ from circlematch.measuring.calibration import calibration_of
 from circlematch.measuring.figures import FalseAccepts
 from circlematch.model import Enrolled, Model, load
 
-__all__ = ["ENCODER", "PER_HOUR", "Ground", "begin", "enrol", "learn", "prepare"]
+__all__ = ["ENCODER", "PER_HOUR", "Ground", "begin", "enrol", "learn", "prepare", "word_frames"]
 
 ENCODER = "d32-gsc"  # of the released models the one with the best encoder
 TASK = "own-words"
@@ -180,7 +180,7 @@ def _fit(ground: Ground, takes: Sequence[Take], word: str, seed: int) -> Fitted:
     def margins(prototypes: Prototypes) -> Doubles:
         return np.where(lacking, scan(head, heard.frames, prototypes) - ground.others, -np.inf)
 
-    words = [_word_frames(base, take) for take in takes]
+    words = [word_frames(base, take) for take in takes]
     first = first_prototypes(words, Metric(heard.frames), base.card.network.prototypes)
     examples = Examples(frames, np.logaddexp.reduce(of_others), margins, heard.windows, ground.others)
     return fit(head, first, examples)
@@ -192,7 +192,7 @@ def _classes_of(model: Model) -> list[tuple[Prototypes, float]]:
     return [(one.astype(np.float64), float(b)) for one, b in zip(prototypes, bias, strict=True)]
 
 
-def _word_frames(model: Model, take: Take) -> npt.NDArray[np.float32]:
+def word_frames(model: Model, take: Take) -> npt.NDArray[np.float32]:
     """ĥ of the frames in which the word is spoken, at least one for each prototype: (T, D)."""
     frames = model.engine.embed(take.samples.astype(np.float32) / np.float32(32768))
     first = min(take.start // FRONT_END.hop_samples, len(frames) - model.card.network.prototypes)
