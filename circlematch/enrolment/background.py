@@ -1,6 +1,7 @@
 """What a new word must be told from: running speech, recorded or synthetic, and synthetic noise, as frame features.
 
-Four fifths of it are fitted against; a fifth, of other speakers, is held out, and the word's threshold is chosen there.
+Half of it is fitted against. The other half, of other speakers, is held out, and the word's threshold is chosen there:
+a threshold that few speakers chose does not hold for others.
 """
 
 from __future__ import annotations
@@ -20,18 +21,18 @@ from circlematch.data.bank import Bank, load_bank
 from circlematch.data.cache import default_cache
 from circlematch.data.dataset import Recording, rank
 from circlematch.data.download import archive
-from circlematch.data.negatives import find_recordings, split_recordings
+from circlematch.data.negatives import find_recordings
 from circlematch.data.synthetic_noise import synthetic_noise
 from circlematch.data.synthetic_speech import running_speech
 from circlematch.detection import BLOCK_FRAMES
 from circlematch.engine import Engine
 from circlematch.errors import AudioError, UsageError
 
-__all__ = ["Background", "Heard", "at_hand", "background_of", "hear"]
+__all__ = ["Background", "Heard", "at_hand", "background_of", "halves", "hear"]
 
 RATE = FRONT_END.sample_rate_hz
 STEP = BLOCK_FRAMES * FRONT_END.hop_samples  # samples from one window to the next
-HOURS = (1.0, 0.75)  # at most, to fit against and held out; more brings little and takes longer
+HOURS = (1.0, 1.0)  # at most, to fit against and held out; more brings little and takes longer
 SYNTHETIC_S, NOISE_S, SEED, FORMAT = 300.0, 120.0, 1, 1
 SYNTHETIC_DBFS = -18.0
 NOISE_LEVEL = 0.02  # RMS
@@ -87,13 +88,26 @@ def background_of(paths: Sequence[str | Path], say: Callable[[str], None]) -> Ba
     """The background in these recordings and folders; synthetic speech without any."""
     if not paths:
         return Background(_synthetic(), None)
-    parts = split_recordings(find_recordings([Path(path) for path in paths]))
+    parts = halves(find_recordings([Path(path) for path in paths]))
     fitted, held = (_some(part, hours) for part, hours in zip(parts, HOURS, strict=True))
     if not fitted or not held:
         raise UsageError(
             "a background needs at least two recordings: one to fit against, one to choose thresholds with"
         )
     return Background(load_bank(fitted, say=say), load_bank(held, say=say), tuple(one.path for one in held))
+
+
+def halves(recordings: Sequence[Recording]) -> tuple[list[Recording], list[Recording]]:
+    """The recordings of half of the speakers, and those of the other half; of one speaker, half of the recordings."""
+    keys = [recording.speaker for recording in recordings]
+    if len(set(keys)) < 2:
+        keys = [str(recording.path) for recording in recordings]
+    ranked = rank(set(keys), "enrolment")
+    first = set(ranked[: (len(ranked) + 1) // 2])
+    return (
+        [recording for recording, key in zip(recordings, keys, strict=True) if key in first],
+        [recording for recording, key in zip(recordings, keys, strict=True) if key not in first],
+    )
 
 
 def hear(engine: Engine, bank: Bank) -> Heard:

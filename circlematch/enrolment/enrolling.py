@@ -17,7 +17,7 @@ from circlematch.data.dataset import SILENCE
 from circlematch.detection import BACKGROUND, BLOCK_FRAMES
 from circlematch.enrolment.background import Background, Heard, at_hand, background_of, hear
 from circlematch.enrolment.classes import Class, keywords, with_word, without_enrolled
-from circlematch.enrolment.examples import windows_with
+from circlematch.enrolment.examples import windows_near, windows_with
 from circlematch.enrolment.fit import Examples, Fitted, fit
 from circlematch.enrolment.head import Doubles, Head, Prototypes
 from circlematch.enrolment.scan import scan
@@ -33,7 +33,7 @@ __all__ = ["ENCODER", "PER_HOUR", "Ground", "begin", "enrol", "learn", "prepare"
 
 ENCODER = "d32-gsc"  # of the released models the one with the best encoder
 TASK = "own-words"
-WINDOWS = 300  # with the word, to fit
+WINDOWS, NEAR_WINDOWS = 300, 120  # with the word, and with near-words
 RARE = -10.0  # the bias of a class that never comes first
 THRESHOLD = 0.5
 PER_HOUR = 1.0
@@ -172,9 +172,9 @@ def _others(head: Head, model: Model, frames: npt.NDArray[np.float32]) -> Double
 def _fit(ground: Ground, takes: Sequence[Take], word: str, seed: int) -> Fitted:
     """Fit the class against the classes of the base and the background."""
     head, base, heard = ground.head, ground.base, ground.heard
-    pictures = windows_with(takes, np.asarray(heard.bank.audio), WINDOWS, np.random.default_rng(seed))
-    frames = base.engine.unit_frames(pictures)
-    of_others = [head.scores(frames, one) + bias for one, bias in _classes_of(base)]
+    sound, generator = np.asarray(heard.bank.audio), np.random.default_rng(seed)
+    frames = base.engine.unit_frames(windows_with(takes, sound, WINDOWS, generator))
+    near = base.engine.unit_frames(windows_near(takes, sound, NEAR_WINDOWS, generator))
     lacking = heard.lacking(word)
 
     def margins(prototypes: Prototypes) -> Doubles:
@@ -182,8 +182,15 @@ def _fit(ground: Ground, takes: Sequence[Take], word: str, seed: int) -> Fitted:
 
     words = [word_frames(base, take) for take in takes]
     first = first_prototypes(words, Metric(heard.frames), base.card.network.prototypes)
-    examples = Examples(frames, np.logaddexp.reduce(of_others), margins, heard.windows, ground.others)
+    word_others, near_others = (_others_of_windows(head, base, windows) for windows in (frames, near))
+    examples = Examples(frames, word_others, near, near_others, margins, heard.windows, ground.others)
     return fit(head, first, examples)
+
+
+def _others_of_windows(head: Head, model: Model, windows: npt.NDArray[np.float32]) -> Doubles:
+    """Log of Σ exp z over all classes: (N, T, D) -> (N,)."""
+    total: Doubles = np.logaddexp.reduce([head.scores(windows, one) + bias for one, bias in _classes_of(model)])
+    return total
 
 
 def _classes_of(model: Model) -> list[tuple[Prototypes, float]]:

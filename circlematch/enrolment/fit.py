@@ -1,8 +1,8 @@
 """Fits the five prototypes and the bias of a word: its windows against the hardest windows of running speech.
 
 The margin of a window is z + b − others, the log-odds of the word against everything else that the model knows. The
-loss is the logistic loss of the margins, with the word and the speech of equal weight. In each round the whole
-background is searched for windows that resemble the word most, which join those of the rounds before.
+loss is the logistic loss of the margins, with the word and the speech of equal weight, and near-words of less. In each
+round the whole background is searched for windows that resemble the word most, which join those of the rounds before.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ ROUNDS, STEPS = 5, 20
 HARD = 400  # windows that a round adds
 APART = 5  # windows of 100 ms between two of them
 RATE, BIAS_RATE = 0.01, 0.3  # of Adam, for the prototypes and for the bias
+NEAR = 0.3  # weight of near-words; the word and the speech have 1 each
 MEMORY, SQUARE_MEMORY = 0.9, 0.98
 
 Numbers = npt.NDArray[np.int64]
@@ -32,6 +33,8 @@ class Examples:
 
     word: npt.NDArray[np.float32]  # (N, T, D) frames
     word_others: Doubles  # (N,) log of Σ exp z over the other classes
+    near: npt.NDArray[np.float32]  # (N', T, D) frames of windows with what is almost the word
+    near_others: Doubles  # (N',)
     margins: Callable[[Prototypes], Doubles]  # of all windows of the background, without the bias: (W,)
     windows: Callable[[Numbers], npt.NDArray[np.float32]]  # the frames of some of them
     others: Doubles  # (W,)
@@ -56,10 +59,11 @@ def fit(head: Head, first: Prototypes, examples: Examples) -> Fitted:
         if turn == 0:
             of_word = head.scores(examples.word, prototypes) - examples.word_others
             bias = -float(np.median(of_word) + np.median(margins[hard])) / 2
-        frames = np.concatenate((examples.word, examples.windows(hard)))
-        others = np.concatenate((examples.word_others, examples.others[hard]))
-        wanted = np.repeat((1.0, 0.0), (len(examples.word), len(hard)))
-        weight = np.repeat((1 / len(examples.word), 1 / len(hard)), (len(examples.word), len(hard)))
+        frames = np.concatenate((examples.word, examples.windows(hard), examples.near))
+        others = np.concatenate((examples.word_others, examples.others[hard], examples.near_others))
+        counts = (len(examples.word), len(hard), len(examples.near))
+        wanted = np.repeat((1.0, 0.0, 0.0), counts)
+        weight = np.repeat((1.0, 1.0, NEAR), counts) / np.repeat(counts, counts)
         for _ in range(STEPS):
             scores, slope = head.scores_and_slope(frames, prototypes)
             by_score = weight * (_logistic(scores + bias - others) - wanted)

@@ -40,10 +40,9 @@ from circlematch import audio
 from circlematch.config import DETECTION, FRONT_END
 from circlematch.data.bank import Bank, load_bank
 from circlematch.data.cache import ClipSet, load_split
-from circlematch.data.negatives import split_recordings
 from circlematch.data.speech_commands import read_speech_commands
 from circlematch.detection import BLOCK_FRAMES, keyword_scores
-from circlematch.enrolment.background import Background
+from circlematch.enrolment.background import Background, halves
 from circlematch.enrolment.classes import Class
 from circlematch.enrolment.enrolling import Ground, learn, prepare, word_frames
 from circlematch.enrolment.head import unit
@@ -57,6 +56,7 @@ from circlematch.safetensors import digest
 
 PER_HOUR = 2.0
 COUNTS = (1, 3, 5, 10, 20)
+METHODS = ("enrol", "beside", "first", "mean", "warping")
 STEP = BLOCK_FRAMES * FRONT_END.hop_samples
 APART = 10  # windows between two false accepts
 PADDED = 2 * FRONT_END.clip_samples + 3 * STEP  # samples of a clip with silence around it
@@ -166,7 +166,7 @@ def of_first(ground: Ground, takes: Sequence[Take]) -> Scorer:
 
 
 def of_mean(ground: Ground, takes: Sequence[Take]) -> Scorer:
-    """The cosine of the mean frame of a stretch as long as the word to that of the takes, both less the mean of speech."""
+    """The cosine of the mean frame of a stretch to that of the takes, both less the mean frame of speech."""
     words = [word_frames(ground.base, take) for take in takes]
     centre = Metric(ground.heard.frames).mean
     wanted = unit(np.mean([word.mean(axis=0) for word in words], axis=0) - centre)
@@ -200,7 +200,7 @@ def warped(frames: Floats, word: Floats) -> Doubles:
     L, overlap = len(word), 2 * len(word)
     starts = np.arange(0, max(len(frames) - overlap, 1), WARPING_CHUNK)
     size = WARPING_CHUNK + overlap
-    padded = np.pad(frames, ((0, int(starts[-1]) + size - len(frames)), (0, 0))) if starts[-1] + size > len(frames) else frames
+    padded = np.pad(frames, ((0, max(int(starts[-1]) + size - len(frames), 0)), (0, 0)))
     costs = np.full((len(starts), L), np.inf, np.float32)
     out = np.full((len(starts), size), np.inf, np.float32)
     for t in range(size):
@@ -219,8 +219,8 @@ def windowed(ends: Doubles, frames: int, before: int) -> Doubles:
     """The best score of all ends in each window of a second; `before` frames lie before the first end of means."""
     whole = np.pad(ends, (frames - len(ends), 0), constant_values=-np.inf) if len(ends) < frames else ends
     blocks = whole[: frames // BLOCK_FRAMES * BLOCK_FRAMES].reshape(-1, BLOCK_FRAMES).max(axis=1)
-    first = min(before // BLOCK_FRAMES, FRONT_END.clip_frames // BLOCK_FRAMES - 1)  # an end must leave room for the word
     span = FRONT_END.clip_frames // BLOCK_FRAMES
+    first = min(before // BLOCK_FRAMES, span - 1)  # an end must leave room for the word
     views = np.lib.stride_tricks.sliding_window_view(blocks, span)
     best: Doubles = views[:, first:].max(axis=1)
     return best
@@ -254,7 +254,9 @@ class Trial:
     clips: Doubles
 
 
-def figures(trial: Trial, word: str, stream: Stream, clips: Clips, own: npt.NDArray[np.bool_], plain: bool) -> dict[str, float]:
+def figures(
+    trial: Trial, word: str, stream: Stream, clips: Clips, own: npt.NDArray[np.bool_], plain: bool
+) -> dict[str, float]:
     """The figures of one enrolment; `plain` scores have their own span and need no windows that agree."""
     join = (lambda scores: scores) if plain else agreed
     allowed = stream.allowed(word)[: len(trial.speech)]
@@ -279,21 +281,22 @@ class Material:
     """What an encoder is measured with."""
 
     ground: Ground
-    beside: Ground
+    beside: Ground | None  # the same with the words of training, if it is measured
     speech: Stream
 
 
-def material(data: Path, chosen: Fold, width: int, hours: float) -> Material:
+def material(data: Path, chosen: Fold, width: int, hours: float, beside: bool = False) -> Material:
     """The encoder, its background and the running speech to measure with."""
     path = folder_of(chosen.name, width)
     if not (path / "model.safetensors").is_file():
-        raise DatasetError(f"{path} holds no model; python experiments/enrolment_encoders.py --fold {chosen.name} --width {width}")
+        command = f"python experiments/enrolment_encoders.py --fold {chosen.name} --width {width}"
+        raise DatasetError(f"{path} holds no model; run {command}")
     model = load(path)
-    fitted, held = split_recordings(speech(data, "background"))
-    background = Background(load_bank(shortened(fitted, 1.0)), load_bank(shortened(held, 0.75)))
+    fitted, held = halves(speech(data, "background"))
+    background = Background(load_bank(shortened(fitted, 1.0)), load_bank(shortened(held, 1.0)))
     bank = load_bank(shortened(speech(data, "measured"), hours))
     stream = Stream(embedded(model, np.asarray(bank.audio)), bank)
-    return Material(prepare(model, background, alone=True), prepare(model, background), stream)
+    return Material(prepare(model, background, alone=True), prepare(model, background) if beside else None, stream)
 
 
 def shortened(recordings: Sequence[Any], hours: float) -> list[Any]:
@@ -318,7 +321,7 @@ def as_takes(samples: Sequence[npt.NDArray[np.int16]]) -> list[Take]:
 
 def others_voices(data: Path, chosen: Fold, width: int, options: Any) -> None:
     """Takes of other people's words, for every word, number of takes and draw."""
-    there = material(data, chosen, width, options.hours)
+    there = material(data, chosen, width, options.hours, "beside" in options.methods)
     model = there.ground.model
     dataset = read_speech_commands(data / "speech_commands_v0.01", f"enrol-{chosen.name}", keywords=chosen.enrolled)
     lists = ("test", "validation") if options.choose else ("validation", "test")
@@ -349,9 +352,13 @@ def others_voices(data: Path, chosen: Fold, width: int, options: Any) -> None:
                     if method == "enrol":
                         seconds.append(took)
         truth = np.array([words.index(label) if label else -1 for label in clips.labels])
-        for method, found in rows.items():
+        for method, every_one in rows.items():
             sets = [np.stack(scores, axis=1) for name, scores in best.items() if name.split()[0] == method]
-            record = {**summary(found), **open_sets(sets, truth), "seconds": round(float(np.mean(seconds or [0])), 2)}
+            record = {
+                **summary(every_one),
+                **open_sets(sets, truth),
+                "seconds": round(float(np.mean(seconds or [0])), 2),
+            }
             keep(record, chosen, width, "others", method, count, options, there, len(words))
 
 
@@ -386,13 +393,15 @@ def some(numbers: npt.NDArray[np.int64], count: int, generator: np.random.Genera
     return drawn
 
 
-def methods(there: Material, takes: Sequence[Take], word: str, wanted: Sequence[str]) -> dict[str, tuple[Scorer, float]]:
+def methods(
+    there: Material, takes: Sequence[Take], word: str, wanted: Sequence[str]
+) -> dict[str, tuple[Scorer, float]]:
     """The score of every method, and the processor's seconds that it took to learn."""
     out: dict[str, tuple[Scorer, float]] = {}
     for name in wanted:
         began = time.process_time()
         if name in ("enrol", "beside"):
-            ground = there.ground if name == "enrol" else there.beside
+            ground = there.ground if name == "enrol" or there.beside is None else there.beside
             _, added = learn(ground, takes, word, PER_HOUR)
             scorer = of_class(ground, added)
         else:
@@ -406,7 +415,7 @@ def methods(there: Material, takes: Sequence[Take], word: str, wanted: Sequence[
 
 def own_voice(data: Path, chosen: Fold, width: int, options: Any) -> None:
     """Takes of one speaker of AudioMNIST, and the same speaker's other takes."""
-    there = material(data, chosen, width, options.hours)
+    there = material(data, chosen, width, options.hours, "beside" in options.methods)
     model = there.ground.model
     speakers = split()["audiomnist"]["choices" if options.choose else "final"][: options.speakers]
     for count in options.takes:
@@ -429,9 +438,9 @@ def own_voice(data: Path, chosen: Fold, width: int, options: Any) -> None:
                     rows.setdefault(method, []).append(found)
                     if method == "enrol":
                         seconds.append(took)
-        for method, found in rows.items():
-            record = {**summary(found), "seconds": round(float(np.mean(seconds or [0])), 2)}
-            keep(record, chosen, width, "own", method, count, options, there, len(found))
+        for method, every_one in rows.items():
+            record = {**summary(every_one), "seconds": round(float(np.mean(seconds or [0])), 2)}
+            keep(record, chosen, width, "own", method, count, options, there, len(every_one))
 
 
 def recordings_of(folder: Path, speaker: str, digit: int) -> list[Path]:
@@ -485,7 +494,7 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--fold", choices=FOLDS, required=True)
     parser.add_argument("--width", type=int, default=64)
     parser.add_argument("--own", type=Path, metavar="FOLDER", help="AudioMNIST's folder data: takes of one's own voice")
-    parser.add_argument("--methods", nargs="+", default=["enrol"], choices=("enrol", "beside", "first", "mean", "warping"))
+    parser.add_argument("--methods", nargs="+", default=["enrol"], choices=METHODS)
     parser.add_argument("--takes", nargs="+", type=int, default=list(COUNTS))
     parser.add_argument("--draws", type=int, default=2)
     parser.add_argument("--words", type=int, default=10)
