@@ -307,7 +307,7 @@ def test_the_background_of_a_model_without_words_hardly_depends_on_the_sound(spe
     bank = background_of([speech], print).fitted
     heard = background.hear(encoder.engine, bank)
     own, trained = (model.engine.window_scores(np.asarray(bank.audio)) for model in (begin(encoder, heard), encoder))
-    assert own[:, 0].std() < 0.3 * trained[:, trained.shape[1] - 2].std()
+    assert own[:, 0].std() < 0.5 * trained[:, trained.shape[1] - 2].std()
 
 
 def test_recordings_whose_transcript_has_the_word_are_not_told_from_it(tmp_path: Path) -> None:
@@ -325,10 +325,18 @@ def test_recordings_whose_transcript_has_the_word_are_not_told_from_it(tmp_path:
 def test_synthetic_speech_stands_in_where_there_are_no_recordings(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(background, "SYNTHETIC_S", 30.0)
     monkeypatch.setattr(background, "NOISE_S", 10.0)
-    model = enrol("d16-gsc", takes("kemo"), "kemo", negatives=())
+    model = enrol("d16-gsc", takes("kemo"), "kemo", alone=True, negatives=())
     assert model.card.enrolled[0].background == "synthetic speech"
     assert model.card.enrolled[0].calibration is None
     assert model.card.enrolled[0].found >= 4
+
+
+def test_negatives_that_all_have_the_word_are_refused(tmp_path: Path) -> None:
+    for number in range(2):
+        soundfile.write(tmp_path / f"{number}.wav", running_speech(4, np.random.default_rng(number)), RATE)
+        (tmp_path / f"{number}.txt").write_text("kemo")
+    with pytest.raises(UsageError, match="have the word 'kemo' in every transcript"):
+        enrol("d4-gsc", takes("kemo", 1), "kemo", negatives=[tmp_path])
 
 
 def test_negatives_at_hand_are_found_where_data_get_puts_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -38,6 +38,7 @@ RARE = -10.0  # the bias of a class that never comes first
 THRESHOLD = 0.5
 PER_HOUR = 1.0
 LONGEST_WORD = 100  # characters
+NOT_WITHOUT = "the negatives have the word {!r} in every transcript; give recordings without it"
 
 logger = logging.getLogger(__name__)
 Say = Callable[[str], None]
@@ -176,6 +177,8 @@ def _fit(ground: Ground, takes: Sequence[Take], word: str, seed: int) -> Fitted:
     frames = base.engine.unit_frames(windows_with(takes, sound, WINDOWS, generator))
     near = base.engine.unit_frames(windows_near(takes, sound, NEAR_WINDOWS, generator))
     lacking = heard.lacking(word)
+    if not lacking.any():
+        raise UsageError(NOT_WITHOUT.format(word))
 
     def margins(prototypes: Prototypes) -> Doubles:
         return np.where(lacking, scan(head, heard.frames, prototypes) - ground.others, -np.inf)
@@ -210,21 +213,23 @@ def word_frames(model: Model, take: Take) -> npt.NDArray[np.float32]:
 def _with_threshold(
     ground: Ground, enrolled: Enrolled, added: Class, per_hour: float
 ) -> tuple[Class, Calibration | None]:
-    """The class with its bias such that THRESHOLD gives the wanted rate of false accepts on the held-out speech."""
-    background = ground.background
-    bank = background.held if background.held is not None else background.fitted
+    """The class with its bias such that THRESHOLD gives the wanted rate of false accepts on the held-out speech.
+
+    In synthetic speech a rate means nothing; there the bias stays where the fit left it, half-way to the word.
+    """
+    held, word = ground.background.held, enrolled.label
+    if held is None:
+        return added, None
     model = with_word(ground.base, enrolled, added)
-    allowed, margins = _margins(model, enrolled.label, bank)
+    allowed, margins = _margins(model, word, held)
     hours = float(allowed.sum()) * BLOCK_FRAMES * FRONT_END.hop_ms / 3_600_000
+    if not hours > 0:
+        raise UsageError(NOT_WITHOUT.format(word))
     peaks = false_peaks(margins, allowed, model.card.detection)
-    if background.held is None:  # a rate in synthetic speech means nothing: once in all of it
-        margin = max(margin_for(1 / hours, peaks, hours), 0.0)
-        return replace(added, bias=np.float32(added.bias - margin)), None
     margin = margin_for(per_hour, peaks, hours)
-    word = enrolled.label
     counted = FalseAccepts(hours, {word: int((peaks >= margin).sum())}, {word: hours}, 0, 0)
     moved = replace(added, bias=np.float32(added.bias - margin))
-    return moved, calibration_of(float(per_hour), counted, background.recordings)
+    return moved, calibration_of(float(per_hour), counted, ground.background.recordings)
 
 
 def _margins(model: Model, word: str, bank: Bank) -> tuple[npt.NDArray[np.bool_], Doubles]:
