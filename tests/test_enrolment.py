@@ -18,12 +18,13 @@ from test_export import built, chirp
 
 import circlematch
 from circlematch.audio import to_int16
-from circlematch.cli import main
+from circlematch.cli import build_parser, main
 from circlematch.config import FRONT_END, Detection, Network, ablated
 from circlematch.data.synthetic import Speaker, utter
 from circlematch.data.synthetic_speech import running_speech
 from circlematch.enrolment import background, begin, enrol, forget
 from circlematch.enrolment.background import Heard, background_of
+from circlematch.enrolment.enrolling import PER_HOUR
 from circlematch.enrolment.fit import APART, hardest
 from circlematch.enrolment.head import Head, unit
 from circlematch.enrolment.scan import scan
@@ -434,6 +435,11 @@ def test_the_command_enrols_adds_in_place_and_forgets(
     assert main(["enrol", "--forget", "sali", "--to", str(file), "--in-place"]) == 0
     assert "without sali; it knows unknown, silence, kemo" in capsys.readouterr().out
     assert file.read_bytes() == before
+
+
+def test_the_command_asks_for_as_many_false_accepts_as_the_function() -> None:
+    options = build_parser("enrol").parse_args(["enrol", "kemo", "a.wav", "--out", "a.safetensors"])
+    assert options.target == PER_HOUR
 
 
 @pytest.mark.parametrize(

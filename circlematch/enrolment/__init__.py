@@ -12,6 +12,6 @@ enrol      all of it
 """
 
 from circlematch.enrolment.classes import forget
-from circlematch.enrolment.enrolling import ENCODER, begin, enrol
+from circlematch.enrolment.enrolling import begin, enrol
 
-__all__ = ["ENCODER", "begin", "enrol", "forget"]
+__all__ = ["begin", "enrol", "forget"]

@@ -29,9 +29,8 @@ from circlematch.measuring.calibration import calibration_of
 from circlematch.measuring.figures import FalseAccepts
 from circlematch.model import Enrolled, Model, load
 
-__all__ = ["ENCODER", "PER_HOUR", "Ground", "begin", "enrol", "learn", "prepare", "word_frames"]
+__all__ = ["PER_HOUR", "Ground", "begin", "enrol", "learn", "prepare", "word_frames"]
 
-ENCODER = "d32-gsc"  # of the released models the one with the best encoder
 TASK = "own-words"
 WINDOWS, NEAR_WINDOWS = 300, 120  # with the word, and with near-words
 RARE = -10.0  # the bias of a class that never comes first

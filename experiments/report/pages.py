@@ -245,7 +245,7 @@ def enrolment() -> str:
     sizes = {f"{one['enrolments']} enrolments of {one['voices']} voices": one["hours"] for one in found}
     notes = "; ".join(f"{what}, {hours:.1f} hours of speech" for what, hours in sorted(sizes.items()))
     seconds = [one["seconds"] for one in found if one["method"] == "enrol"]
-    notes += f". Mean ± SD over enrolments. A word took {min(seconds):.1f} to {max(seconds):.1f} s of one core.\n"
+    notes += f". Mean ± SD over enrolments. A word took up to {max(seconds):.1f} s of one core.\n"
     return "\n".join([*rows, "", notes])
 
 
