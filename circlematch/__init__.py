@@ -21,6 +21,7 @@ from circlematch.pretrained import names
 from circlematch.spotter import Spotter
 
 if TYPE_CHECKING:
+    from circlematch.enrolment import enrol
     from circlematch.features import log_mel
     from circlematch.interface import train
     from circlematch.live.microphone import Microphone
@@ -34,6 +35,7 @@ __all__ = [
     "Spotter",
     "SpotterPool",
     "__version__",
+    "enrol",
     "load",
     "log_mel",
     "names",
@@ -44,6 +46,7 @@ __all__ = [
 
 # Imported at their first use: they take time, and most programs need none of them.
 _LATER = {
+    "enrol": "circlematch.enrolment",
     "Microphone": "circlematch.live.microphone",
     "log_mel": "circlematch.features",
     "train": "circlematch.interface",

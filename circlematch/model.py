@@ -21,7 +21,7 @@ from circlematch.config import DETECTION, FRONT_END, Calibration, Detection, Fro
 from circlematch.engine import Engine, RawHit
 from circlematch.errors import DamagedFileError, UnknownModelError, UsageError, did_you_mean
 from circlematch.files import is_address
-from circlematch.gate import Between, Letters, Name
+from circlematch.gate import Between, Label, Letters, Name
 from circlematch.parameters import Tensors, check_tensors, parameter_count
 from circlematch.safetensors import digest, read_safetensors, write_safetensors
 from circlematch.text import on_one_line
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from circlematch.evaluation import Report
     from circlematch.interface import Data, Measured
 
-__all__ = ["MODEL_FILE", "Card", "Finished", "Model", "Prediction", "load", "read_model", "write_model"]
+__all__ = ["MODEL_FILE", "Card", "Enrolled", "Finished", "Model", "Prediction", "load", "read_model", "write_model"]
 
 SUFFIX = ".safetensors"
 MODEL_FILE = f"model{SUFFIX}"  # in the folder of a run
@@ -48,6 +48,17 @@ class Finished:
 
 
 @dataclass(frozen=True)
+class Enrolled:
+    """A word that was added to a trained network from a few takes (circlematch.enrolment)."""
+
+    label: Label
+    takes: Annotated[int, Between(1, 1_000)]  # that were used
+    found: Annotated[int, Between(0, 1_000)]  # of them the model finds
+    background: Name  # in words: what the word was told from
+    calibration: Calibration | None = None  # how its threshold was chosen; None with synthetic speech
+
+
+@dataclass(frozen=True)
 class Card:
     """The metadata of a model, stored inside its file."""
 
@@ -59,6 +70,7 @@ class Card:
     finished: Finished = Finished()
     detection: Detection = DETECTION
     calibration: Calibration | None = None  # how the thresholds were chosen
+    enrolled: tuple[Enrolled, ...] = ()  # words of few takes, in the order of the alphabet; the last classes
     commit: Annotated[str | None, Letters(1, 100)] = None
     version: Name = __version__  # of the package that wrote the file
     notes: tuple[str, ...] = ()
@@ -103,6 +115,12 @@ class Card:
         """The number of trained parameters."""
         return parameter_count(self.network)
 
+    @property
+    def calibrations(self) -> tuple[Calibration, ...]:
+        """How thresholds were chosen: those of all words together, and those of enrolled words."""
+        every = (self.calibration, *(one.calibration for one in self.enrolled))
+        return tuple(one for one in every if one is not None)
+
     def to_json(self) -> dict[str, Any]:
         """As plain data."""
         return {"format": FORMAT, "name": self.name, **asdict(self)}
@@ -121,6 +139,9 @@ class Card:
             raise UsageError(f"it has {len(card.finished.word_biases)} word biases for {len(card.labels)} labels")
         if card.detection.thresholds and len(card.detection.thresholds) != len(card.labels):
             raise UsageError(f"it has {len(card.detection.thresholds)} thresholds for {len(card.labels)} labels")
+        names = [one.label for one in card.enrolled]
+        if names and (names != sorted(set(names)) or card.labels[-len(names) :] != tuple(names)):
+            raise UsageError("its enrolled words are not its last labels, in the order of the alphabet")
         return card
 
 

@@ -19,7 +19,7 @@ from circlematch.audio import to_int16
 from circlematch.config import FRONT_END
 from circlematch.errors import UsageError
 
-__all__ = ["WORDS", "Speaker", "say", "write_words"]
+__all__ = ["WORDS", "Speaker", "say", "utter", "write_words"]
 
 RATE = FRONT_END.sample_rate_hz
 HIGHEST_HARMONIC_HZ = 5_000.0
@@ -92,6 +92,15 @@ class Speaker:
 
 def say(phones: str, speaker: Speaker, generator: np.random.Generator) -> npt.NDArray[np.float32]:
     """One second of audio with the word at a random position."""
+    word = utter(phones, speaker, generator)[: FRONT_END.clip_samples]
+    clip = speaker.noise * generator.standard_normal(FRONT_END.clip_samples)
+    begin = generator.integers(0, max(FRONT_END.clip_samples - word.size, 0) // 2 + 1)
+    clip[begin : begin + word.size] += speaker.loudness * word
+    return clip.astype(np.float32)
+
+
+def utter(phones: str, speaker: Speaker, generator: np.random.Generator) -> npt.NDArray[np.float64]:
+    """The word alone, as long as it takes, before the speaker's loudness."""
     unknown = set(phones) - PHONES.keys()
     if not phones:
         raise UsageError(f"a word needs at least one phone; known: {' '.join(PHONES)}")
@@ -99,13 +108,7 @@ def say(phones: str, speaker: Speaker, generator: np.random.Generator) -> npt.ND
         raise UsageError(f"unknown phone {', '.join(sorted(unknown))}; known: {' '.join(PHONES)}")
     tempo = speaker.tempo * generator.uniform(0.92, 1.08)
     lengths = [int(RATE / 1000 * PHONES[p].ms * tempo * generator.uniform(0.9, 1.1)) for p in phones]
-    voice = _voice(phones, lengths, speaker, generator)
-    hiss = _hiss(phones, lengths, generator)
-    word = (voice + hiss)[: FRONT_END.clip_samples]
-    clip = speaker.noise * generator.standard_normal(FRONT_END.clip_samples)
-    begin = generator.integers(0, max(FRONT_END.clip_samples - word.size, 0) // 2 + 1)
-    clip[begin : begin + word.size] += speaker.loudness * word
-    return clip.astype(np.float32)
+    return _voice(phones, lengths, speaker, generator) + _hiss(phones, lengths, generator)
 
 
 def _track(values: list[float], lengths: list[int]) -> npt.NDArray[np.float64]:

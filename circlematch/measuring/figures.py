@@ -57,7 +57,7 @@ class FalseAccepts:
     @property
     def rate(self) -> float:
         """False accepts per hour: for each keyword over the hours without it, summed over keywords."""
-        return sum(count / self.exposure[label] for label, count in self.hits.items() if count)
+        return sum((count / self.exposure[label] for label, count in self.hits.items() if count), 0.0)
 
     @property
     def total(self) -> int:

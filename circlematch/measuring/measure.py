@@ -163,7 +163,8 @@ class Measurement:
     ) -> tuple[Negatives, dict[str, Curve]]:
         """Recordings as one stream, and for every condition of `words` so far the trade-off with it."""
         complaints: list[str] = []
-        check_not_calibrated_on(self.model.card.calibration, [recording.path for recording in recordings])
+        for calibration in self.model.card.calibrations:
+            check_not_calibrated_on(calibration, [recording.path for recording in recordings])
         joined = Joined(recordings, complaints.append)
         found = self._answer(joined.blocks(), name)
         for complaint in complaints:

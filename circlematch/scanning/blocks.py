@@ -47,8 +47,11 @@ class Block:
         return hashlib.sha256(text.encode(errors="surrogateescape")).hexdigest()[:24]
 
 
-def blocks_of(files: Iterable[Found], size: Size) -> Iterator[Block]:
-    """All files as blocks; the same files always give the same blocks. Long recordings and shards come first."""
+def blocks_of(files: Iterable[Found], size: Size, cut: bool = True) -> Iterator[Block]:
+    """All files as blocks; the same files always give the same blocks. Long recordings and shards come first.
+
+    Without `cut`, recordings are heard whole.
+    """
     given = list(files)
     shards = [file for file in given if file.suffix == SHARD]
     least = size.stretch_s * FRONT_END.sample_rate_hz * LEAST_BYTES_PER_SAMPLE
@@ -56,7 +59,7 @@ def blocks_of(files: Iterable[Found], size: Size) -> Iterator[Block]:
     yield from (Block((file,), file.bytes) for file in shards)
     with ThreadPoolExecutor(HEADERS_AT_ONCE) as pool:
         for file, samples in zip(long, pool.map(_samples_to_seek, long), strict=True):
-            stretches = _stretches(samples, size.stretch_s)
+            stretches = _stretches(samples if cut else None, size.stretch_s)
             yield from (Block((file,), file.bytes // len(stretches), stretch) for stretch in stretches)
     apart = {*shards, *long}
     yield from _together([file for file in given if file not in apart], size)

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from circlematch import storage
 from circlematch.cluster import in_tasks
-from circlematch.config import Detection
+from circlematch.config import FRONT_END, Detection
 from circlematch.errors import UsageError, require
 from circlematch.files import is_address, locked
 from circlematch.machine import usable_cores
@@ -86,7 +86,8 @@ def scan(
     """
     _check_out(out)
     scanner = Scanner(model, detection or model.card.detection)
-    blocks = list(blocks_of(find(addresses), size))
+    cut = model.window == FRONT_END.window_s  # stretches are multiples of this window
+    blocks = list(blocks_of(find(addresses), size, cut))
     hearing = f"{digest(dict(model.tensors))} {model.card.specification.front_end} {scanner.detection}"
     keys = [block.key(hearing) for block in blocks]
     with _alone(out):

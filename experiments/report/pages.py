@@ -210,9 +210,45 @@ def speed_avx2() -> str:
     return "\n".join(rows).lstrip() + "\n"
 
 
+SHARES = ("0.01", "0.05")  # of other words accepted
+METHODS = {
+    "enrol": "`circlematch enrol`",
+    "beside": "the same, added to trained words",
+    "first": "its prototypes before the fit",
+    "mean": "nearest mean frame",
+    "warping": "dynamic time warping",
+}
+
+
+def enrolment() -> str:
+    """Words of few takes, by voices, number of takes and method."""
+    rows = [
+        "| voices | encoder | takes | method | missed | EER | at its threshold | 1 % | 5 % |",
+        "|---" * 9 + "|",
+    ]
+    order = list(METHODS)
+    found = lines(records.measure_path("enrolment"))
+    for one in sorted(found, key=lambda one: (one["voices"], one["width"], one["takes"], order.index(one["method"]))):
+        accuracy = [f"{one[f'accuracy_at_{share}']:.1%}" if f"accuracy_at_{share}" in one else "" for share in SHARES]
+        encoder = f"D{one['width']}, without {one['fold']}"
+        shares = [f"{one[name]:.1%} ± {one[f'{name}_sd']:.1%}" for name in ("missed", "eer")]
+        chosen = f"{one['missed_at_threshold']:.1%}, {one['per_hour_at_threshold']:.1f} an hour"
+        shares.append(chosen if one["method"] in ("enrol", "beside") else "")
+        rows.append(
+            f"| {one['voices']} | {encoder} | {one['takes']} | {METHODS[one['method']]} | "
+            f"{' | '.join((*shares, *accuracy))} |"
+        )
+    sizes = {f"{one['enrolments']} enrolments of {one['voices']} voices": one["hours"] for one in found}
+    notes = "; ".join(f"{what}, {hours:.1f} hours of speech" for what, hours in sorted(sizes.items()))
+    seconds = [one["seconds"] for one in found if one["method"] == "enrol"]
+    notes += f". Mean ± SD over enrolments. A word took up to {max(seconds):.1f} s of one core.\n"
+    return "\n".join([*rows, "", notes])
+
+
 BLOCKS: dict[str, dict[str, Callable[[], str]]] = {
     "README.md": {"models": models, "running-speech": running_speech, "streaming": streaming, "speed": speed},
     "docs/release.md": {"running-speech": speech_limit},
+    "docs/enrolment.md": {"enrolment": enrolment},
     "docs/engine.md": {"little-memory": little_memory},
     "docs/native_step.md": {"speed-avx2": speed_avx2},
     "engine/README.md": {"microcontrollers": microcontrollers},
