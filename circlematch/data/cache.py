@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -23,19 +24,31 @@ import numpy.typing as npt
 from circlematch.audio import blocks, second_of, take, to_int16
 from circlematch.config import FRONT_END
 from circlematch.data import entries
-from circlematch.data.dataset import Clip, Dataset
+from circlematch.data.dataset import TO_THE_END, Clip, Dataset
 from circlematch.data.fingerprint import fingerprints
 from circlematch.errors import AudioError, DatasetError, UnreadableError
 from circlematch.machine import usable_cores
 from circlematch.text import on_one_line
 
-__all__ = ["AudioCache", "ClipSet", "decode", "default_cache", "load_split"]
+__all__ = ["AudioCache", "ClipSet", "Piece", "decode", "default_cache", "load_split", "to_stderr"]
 
 FORMAT = 3  # goes up when what is stored changes
 DECODED_AT_ONCE = 1024  # clips: at most 32 MB wait to be written
 ZEROS = -1  # the row of a clip of digital silence
 
-Piece = tuple[Path, int]  # a second of a file, from this millisecond on
+
+class Piece(NamedTuple):
+    """A second of a file, from a millisecond on, which may lie before its beginning; elsewhere it is silent."""
+
+    path: Path
+    start_ms: int = 0
+    heard_from_ms: int = 0
+    heard_to_ms: int = TO_THE_END
+
+    @property
+    def is_limited(self) -> bool:
+        """Whether a part of the file within the second is not heard."""
+        return self.heard_from_ms > 0 or self.heard_to_ms < TO_THE_END
 
 
 @dataclass(frozen=True)
@@ -91,13 +104,13 @@ def load_split(
     if split not in dataset.splits:
         raise DatasetError(f"{dataset.name} has no split {split!r}; it has {', '.join(dataset.splits)}")
     clips = dataset.splits[split] + (dataset.spare if spare else ())
-    pieces = sorted({(clip.path, clip.start_ms) for clip in clips if clip.path is not None})
-    report = say or _to_stderr
+    pieces = sorted({_piece(clip.path, clip) for clip in clips if clip.path is not None})
+    report = say or to_stderr
     begins = f"{split}: decoding {len(pieces):,} recordings, once"
     store = decode(pieces, cache or default_cache(), lambda: report(begins))
     for reason in store.broken.values():
         report(f"left out: {reason}")
-    kept = [clip for clip in clips if clip.path is None or (clip.path, clip.start_ms) in store.row_of]
+    kept = [clip for clip in clips if clip.path is None or _piece(clip.path, clip) in store.row_of]
     if not kept:
         raise DatasetError(f"the split {split!r} of {dataset.name} has no readable clip")
     if store.broken:
@@ -115,10 +128,15 @@ def load_split(
 
 
 def _row(clip: Clip, store: AudioCache) -> int:
-    return ZEROS if clip.path is None else store.row_of[clip.path, clip.start_ms]
+    return ZEROS if clip.path is None else store.row_of[_piece(clip.path, clip)]
 
 
-def _to_stderr(line: str) -> None:
+def _piece(path: Path, clip: Clip) -> Piece:
+    return Piece(path, clip.start_ms, clip.heard_from_ms, clip.heard_to_ms)
+
+
+def to_stderr(line: str) -> None:
+    """Report what a command left out or what takes long, unless it was told to be quiet."""
     if logging.getLogger("circlematch").getEffectiveLevel() < logging.ERROR:  # not with -q
         print(on_one_line(line), file=sys.stderr)
 
@@ -176,13 +194,16 @@ def _stored(pieces: Sequence[Piece], folder: Path) -> _Stored | None:
 def _key(pieces: Sequence[Piece]) -> str:
     """A hash that changes with the path, size, modification time, head or tail of any file, and with the format."""
     digest = hashlib.sha256(f"{FORMAT} {FRONT_END.sample_rate_hz} {FRONT_END.clip_samples}".encode())
-    known = fingerprints(path for path, _ in pieces)
-    for path, start_ms in pieces:
+    known = fingerprints(piece.path for piece in pieces)
+    for piece in pieces:
+        path, start_ms = piece.path, piece.start_ms
         try:
             changed = path.stat().st_mtime_ns
         except (OSError, ValueError):
             changed = 0
         line = f"\n{path.absolute()} {start_ms} {changed} {known[path]}"
+        if piece.is_limited:
+            line += f" {piece.heard_from_ms} {piece.heard_to_ms}"
         digest.update(line.encode(errors="surrogateescape"))
     return digest.hexdigest()[:32]
 
@@ -219,8 +240,13 @@ def _decode_all(pieces: Sequence[Piece], target: Path) -> tuple[list[tuple[int, 
 
 def _try_read(piece: Piece) -> npt.NDArray[np.int16] | AudioError:
     """The second of a file, or the reason why it cannot be read."""
-    path, start_ms = piece
+    first, heard_from, heard_to = (ms * FRONT_END.sample_rate_hz // 1000 for ms in piece[1:])
     try:
-        return to_int16(second_of(blocks(path), start_ms * FRONT_END.sample_rate_hz // 1000)[0])
+        second, _ = second_of(blocks(piece.path), max(first, 0))
     except AudioError as error:
         return error
+    if first < 0:
+        second = np.concatenate((np.zeros(min(-first, second.size), dtype=np.float32), second))[: second.size]
+    second[: max(heard_from - first, 0)] = 0
+    second[max(heard_to - first, 0) :] = 0
+    return to_int16(second)
