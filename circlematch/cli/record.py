@@ -20,8 +20,8 @@ from circlematch.text import printable
 
 MOST_TAKES, LONGEST_S, LONGEST_COUNTDOWN_S = 1000, 30.0, 10.0
 KEEP, AGAIN, HEAR, NEXT, QUIT = "", "r", "p", "s", "q"
-KEYS = "Enter keeps it, r again, p play, s next speaker, q quit"
-RETRY = "Enter again, p play, s next speaker, q quit"
+KEYS = "Enter keeps it, r again, p play; s keeps it and changes the speaker, q keeps it and ends"
+RETRY = "Enter again, p play, s next speaker, q ends"
 JSON = "Print one JSON object per take that is kept, each on a line: file, word, speaker, words and level_dbfs."
 
 

@@ -26,6 +26,7 @@ DB = 10 / np.log(10)
 LENGTH_WEIGHT = 20.0  # of the logarithm of seconds, beside decibels
 RIDGE = 1.0
 MARGIN = 0.8  # between the scores for both folders; 1 is the margin of a perfect fit
+TOLD_APART = 0.8  # of a folder's words must score highest for it
 FEWEST_WORDS = 8  # of each folder; with fewer, nothing is said
 
 
@@ -61,12 +62,22 @@ def another_word(sketches: npt.NDArray[np.float32], labels: npt.NDArray[np.int64
         return out
     own = np.searchsorted(known, labels[rows])
     scores = _scores_without_itself(sketches[rows].astype(np.float64), own, len(known))
+    sure = _told_apart(scores, own)
     here = scores[np.arange(len(rows)), own]
     scores[np.arange(len(rows)), own] = -np.inf
     perfect = len(known) / (len(known) - 1)
     far = scores.max(axis=1) - here > MARGIN * perfect
-    out[rows[far]] = known[scores.argmax(axis=1)[far]]
+    other = scores.argmax(axis=1)
+    far &= sure[own] & sure[other]
+    out[rows[far]] = known[other[far]]
     return out
+
+
+def _told_apart(scores: npt.NDArray[np.float64], own: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+    """For each label, whether most of its words score highest for it; without that, a stranger means nothing."""
+    right = np.bincount(own[scores.argmax(axis=1) == own], minlength=scores.shape[1])
+    sure: npt.NDArray[np.bool_] = right >= TOLD_APART * np.bincount(own, minlength=scores.shape[1])
+    return sure
 
 
 def _scores_without_itself(
