@@ -195,7 +195,7 @@ def _listed(root: Path, files: Files) -> tuple[dict[Path, str], dict[str, str], 
                 f"{next(iter(known), 'word/take')}.wav"
             )
         split_of |= dict.fromkeys(there, split)
-        if lost := [line for line in lines if line not in known]:
+        if lost := [line for line in lines if _stem(line) not in known]:
             notes.append(f"{name}: {len(lost)} of {len(lines)} lines name no usable recording, such as {lost[0]}")
     return split_of, names, tuple(notes)
 
