@@ -25,8 +25,8 @@ RANGE_DB = 50.0
 DB = 10 / np.log(10)
 LENGTH_WEIGHT = 20.0  # of the logarithm of seconds, beside decibels
 RIDGE = 1.0
-MARGIN = 0.8  # between the scores for both folders; 1 is the margin of a perfect fit
-TOLD_APART = 0.8  # of a folder's words must score highest for it
+MARGIN = 0.7  # between the scores for both folders; 1 is the margin of a perfect fit
+TOLD_APART = 0.75  # of a folder's words must score highest for it
 FEWEST_WORDS = 8  # of each folder; with fewer, nothing is said
 
 

@@ -33,6 +33,7 @@ LOUDEST_FRAMES = 12  # more than a click has
 EDGE, CORE, PEAK = 0.1, 0.3, 0.4  # heights of the curve, as shares of the loudest
 LEAST_EDGE_DB, LEAST_PEAK_DB = 1.5, 4.0
 DEVIATIONS = 5.0  # above the background's curve
+HIDES_NOTHING_DB, DB_PER_HIDDEN_FRAME, MOST_HIDDEN_FRAMES = 18.0, 1.5, 5
 BESIDE_CORE_FRAMES = 15
 LONGEST_GAP_FRAMES = 20
 SHORTEST_FRAMES = 15  # smoothed; a click is shorter
@@ -67,8 +68,9 @@ def find_words(samples: Samples) -> list[Stretch]:
 
     peak = height(PEAK, usual + LEAST_PEAK_DB)
     beside = _widened(rise > height(CORE), BESIDE_CORE_FRAMES)
+    hidden = _hidden_frames(loudest)
     found = [
-        _stretch(first, last, samples.size)
+        _stretch(first - hidden, last + hidden, samples.size)
         for first, last in _joined(_runs((rise > height(EDGE)) & beside))
         if last - first >= SHORTEST_FRAMES and rise[first:last].max() >= peak
     ]
@@ -79,6 +81,11 @@ def _background(rise: npt.NDArray[np.float64]) -> tuple[float, float]:
     """The usual height of the curve while nothing is said, and the highest that chance explains."""
     tenth, usual = (min(float(height), STEADY_DB) for height in np.quantile(rise, (0.1, 0.3)))
     return usual, usual + DEVIATIONS * max(usual - tenth, 0.1)
+
+
+def _hidden_frames(loudest: float) -> int:
+    """How much of a word's soft beginning and end the background hides: none in quiet, 50 ms in loud noise."""
+    return round(min(max((HIDES_NOTHING_DB - loudest) / DB_PER_HIDDEN_FRAME, 0.0), MOST_HIDDEN_FRAMES))
 
 
 def _fills(level: npt.NDArray[np.float64]) -> bool:
