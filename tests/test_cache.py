@@ -566,6 +566,30 @@ def test_the_key_changes_with_the_second_the_rate_the_length_and_the_format(
     assert len(keys) == 6
 
 
+def test_a_second_that_begins_before_the_file_begins_with_silence(tmp_path: Path, cache: Path) -> None:
+    path = write_sound(tmp_path / "a.wav", np.arange(1, 8_001, dtype=np.int16))
+
+    (row,) = decode([Piece(path, -250)], cache).audio
+
+    assert not row[:4_000].any()
+    assert row[4_000:12_000].tolist() == list(range(1, 8_001))
+    assert not row[12_000:].any()
+
+
+def test_of_a_limited_second_only_a_part_is_heard_and_it_is_not_mistaken_for_the_whole(
+    tmp_path: Path, cache: Path
+) -> None:
+    path = write_level(tmp_path / "a.wav", 7, samples=32_000)
+    pieces = [Piece(path, 500), Piece(path, 500, 600, 900), Piece(path, 500, 600, 1_000)]
+
+    for piece in pieces:
+        (row,) = decode([piece], cache).audio
+        heard = np.flatnonzero(row) / 16_000 + 0.5
+        assert heard[0] == pytest.approx(max(piece.heard_from_ms, 500) / 1_000)
+        assert heard[-1] == pytest.approx(min(piece.heard_to_ms, 1_500) / 1_000, abs=1e-4)
+    assert len({key_of([piece]) for piece in pieces}) == 3
+
+
 def test_seconds_of_one_file_are_not_mistaken_for_each_other(tmp_path: Path, cache: Path) -> None:
     path = write_level(tmp_path / "a.wav", 0, samples=32_000)
     soundfile.write(path, np.repeat(np.int16([10, 20]), 16_000), 16_000)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import shutil
 from pathlib import Path
 
@@ -307,6 +308,23 @@ def test_the_command_reaches_every_file_of_the_folder(tmp_path: Path) -> None:
     subprocess.run(command, shell=True, check=True, env={**os.environ, "PATH": f"{bin_}:{os.environ['PATH']}"})
 
     assert (root / "lamp one" / "it's.m4a.flac").read_bytes() == b"x"
+
+
+@pytest.mark.parametrize(
+    ("suffix", "content", "kind"),
+    [(".mp3", b"ID3\x03broken", "MP3"), (".wav", b"\x00\x00\x00\x20ftypM4A ", "MP4"), (".ogg", b"#!AMR\n", "AMR")],
+)
+def test_a_recording_that_only_other_programs_read_is_named_with_its_command(
+    folder: Path, suffix: str, content: bytes, kind: str
+) -> None:
+    path = folder / "sali" / f"it's{suffix}"
+    path.write_bytes(content + bytes(100))
+
+    (one,) = survey(folder).left_out
+
+    assert one.reason == "broken"
+    assert f"it is {kind} inside; convert it: ffmpeg -i " in one.detail
+    assert shlex.split(one.detail.partition("convert it: ")[2]) == ["ffmpeg", "-i", str(path), f"{path}.flac"]
 
 
 def test_some_recordings_in_another_format_are_named_and_the_others_are_used(folder: Path, capsys: Capture) -> None:

@@ -12,6 +12,7 @@ import numpy as np
 
 from circlematch.data.alike import another_word
 from circlematch.data.dataset import SILENCE, UNKNOWN
+from circlematch.data.formats import conversion_of
 from circlematch.data.takes import LONGEST_TAKE_S, Heard, Word
 from circlematch.data.window import LONGEST_WINDOW_MS
 
@@ -89,7 +90,9 @@ def _unusable(root: Path, files: Mapping[str, Sequence[Path]], heard: Mapping[Pa
     copies: defaultdict[str, list[Path]] = defaultdict(list)
     for path, label in labels.items():
         one = heard[path]
-        if fault := _fault(one, label):
+        if one.broken:
+            yield LeftOut(path, label, BROKEN, "; ".join(filter(None, (one.broken, conversion_of(path)))))
+        elif fault := _fault(one, label):
             yield LeftOut(path, label, *fault)
         elif not (label == SILENCE and one.peak == 0):  # every recording of nothing is a copy of the next one
             copies[one.digest].append(path)
@@ -102,9 +105,7 @@ def _unusable(root: Path, files: Mapping[str, Sequence[Path]], heard: Mapping[Pa
 
 
 def _fault(heard: Heard, label: str) -> tuple[str, str] | None:
-    """What is wrong with a whole recording."""
-    if heard.broken:
-        return BROKEN, heard.broken
+    """What is wrong with a whole recording that could be read."""
     if label == SILENCE:
         return None
     if heard.too_long:

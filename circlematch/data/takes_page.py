@@ -19,6 +19,7 @@ import numpy.typing as npt
 from circlematch import audio
 from circlematch.config import FRONT_END
 from circlematch.data.folder import Survey
+from circlematch.data.formats import conversion
 from circlematch.data.judge import LeftOut, Take
 from circlematch.data.takes import LONGEST_TAKE_S, Word
 from circlematch.errors import AudioError
@@ -93,6 +94,8 @@ def takes_page(survey: Survey, beside: Path) -> str:
         f"{words:,} words of {len(survey.keywords)} kinds in {len(survey.takes):,} takes are trained on; "
         f"{len(lost):,} recordings are left out."
     )
+    if survey.foreign:
+        summary += f" Besides, there are {html.escape(printable(conversion(survey.root, survey.foreign)))}"
     title = html.escape(printable(survey.root.resolve().name))
     return PAGE.format(title=title, summary=summary, sections="\n".join(sections), width=WIDTH, height=HEIGHT)
 
