@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import soundfile
-from layouts import write_level
+from layouts import write_level, write_sound
 
 from circlematch import audio as audio_module
 from circlematch.audio import blocks
