@@ -27,6 +27,12 @@ class Machine:
     names: tuple[str, ...] = ("Desk microphone",)
     overflows: tuple[int, ...] = ()  # chunks before which the system lost some
     opened: list[dict[str, Any]] = field(default_factory=list)
+    sounds: list[npt.NDArray[np.int16]] = field(default_factory=list)  # if given, one for each time it is opened
+    played: list[tuple[npt.NDArray[Any], int]] = field(default_factory=list)
+
+    def play(self, samples: npt.NDArray[Any], rate: int) -> None:
+        """Note what comes out of the loudspeaker."""
+        self.played.append((samples, rate))
 
     def query_devices(self) -> list[dict[str, Any]]:
         """A loudspeaker first, then the microphones."""
@@ -48,11 +54,12 @@ class InputStream:
 
     def __init__(self, blocksize: int, callback: Callable[..., None], **settings: Any) -> None:
         self.blocksize, self.callback = blocksize, callback
+        self.sound = self.machine.sounds[len(self.machine.opened)] if self.machine.sounds else self.machine.sound
         self.machine.opened.append(settings | {"blocksize": blocksize})
         self.thread = threading.Thread(target=self._play)
 
     def _play(self) -> None:
-        sound = self.machine.sound
+        sound = self.sound
         for number, at in enumerate(range(0, sound.size, self.blocksize)):
             status = SimpleNamespace(input_overflow=number in self.machine.overflows)
             chunk = sound[at : at + self.blocksize, None]
@@ -73,6 +80,7 @@ def install(patch: pytest.MonkeyPatch, machine: Machine) -> Machine:
     module.PortAudioError = PortAudioError
     module.query_devices = machine.query_devices
     module.check_input_settings = machine.check_input_settings
+    module.play, module.wait = machine.play, lambda: None
     module.default = SimpleNamespace(device=(1, 0))
     module.InputStream = type("InputStream", (InputStream,), {"machine": machine})
     patch.setitem(sys.modules, "sounddevice", module)

@@ -19,6 +19,14 @@ def tone(hz: float, seconds: float = 1.0, rate: int = 16_000, amplitude: float =
     return (amplitude * np.sin(2 * np.pi * hz * np.arange(round(seconds * rate)) / rate)).astype(np.float32)
 
 
+def burst(hz: float, seconds: float = 0.4, amplitude: float = 0.3) -> npt.NDArray[np.float32]:
+    """A second of silence with a short sine in its middle: what counts as a word."""
+    clip = np.zeros(16_000, dtype=np.float32)
+    said = tone(hz, seconds, amplitude=amplitude) * np.hanning(round(seconds * 16_000)).astype(np.float32)
+    clip[(clip.size - said.size) // 2 :][: said.size] = said
+    return clip
+
+
 def loudest_hz(samples: npt.NDArray[np.float32], rate: int = 16_000) -> float:
     """Where the spectrum has its peak."""
     spectrum = np.abs(np.fft.rfft(samples * np.hanning(samples.size)))

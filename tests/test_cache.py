@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import soundfile
-from layouts import write_level
+from layouts import write_level, write_sound
 
 from circlematch import audio as audio_module
 from circlematch.audio import blocks
@@ -23,7 +23,7 @@ from circlematch.cli import main
 from circlematch.config import FrontEnd
 from circlematch.data import cache as cache_module
 from circlematch.data import entries
-from circlematch.data.cache import AudioCache, decode, default_cache, load_split
+from circlematch.data.cache import AudioCache, Piece, decode, default_cache, load_split
 from circlematch.data.cache import _key as key_of
 from circlematch.data.dataset import Clip, Dataset
 from circlematch.errors import DatasetError
@@ -62,7 +62,7 @@ def dataset(clips: list[Clip]) -> Dataset:
 
 
 def decode_files(paths: Sequence[Path], cache: Path, begins: Callable[[], None] | None = None) -> AudioCache:
-    return decode([(path, 0) for path in paths], cache, begins)
+    return decode([Piece(path) for path in paths], cache, begins)
 
 
 def left_in(folder: Path) -> list[str]:
@@ -80,7 +80,7 @@ def test_every_file_is_one_row_of_one_second(paths: list[Path], cache: Path) -> 
 
     assert store.audio.shape == (4, 16_000)
     assert store.audio.dtype == np.int16
-    assert store.row_of == {(path, 0): row for row, path in enumerate(paths)}
+    assert store.row_of == {Piece(path): row for row, path in enumerate(paths)}
     assert [np.unique(row).tolist() for row in store.audio] == [[100], [0, 200], [300], [400]]
     assert store.audio[1, :4_000].tolist() == [200] * 4_000
 
@@ -172,7 +172,7 @@ def test_a_file_that_is_gone_is_no_longer_in_the_array(paths: list[Path], cache:
     store = decode_files(paths, cache)
 
     assert list(store.broken) == [paths[0]]
-    assert store.audio[store.row_of[paths[3], 0], 0] == 400
+    assert store.audio[store.row_of[Piece(paths[3])], 0] == 400
 
 
 def test_a_list_with_an_absent_file_is_not_the_list_without_it(paths: list[Path], cache: Path, tmp_path: Path) -> None:
@@ -182,7 +182,7 @@ def test_a_list_with_an_absent_file_is_not_the_list_without_it(paths: list[Path]
     store = decode_files([absent, *paths], cache)
 
     assert list(store.broken) == [absent]
-    assert [store.audio[store.row_of[path, 0], 0] for path in paths] == list(LEVELS)
+    assert [store.audio[store.row_of[Piece(path)], 0] for path in paths] == list(LEVELS)
 
 
 def test_a_file_that_came_back_is_decoded(paths: list[Path], cache: Path) -> None:
@@ -228,7 +228,7 @@ def test_a_broken_file_is_named_and_skipped_and_the_others_keep_their_own_audio(
     assert len(store.row_of) == 3
     for path, level in zip(paths, LEVELS, strict=True):
         if path != paths[bad]:
-            assert np.unique(store.audio[store.row_of[path, 0]]).tolist() == [level]
+            assert np.unique(store.audio[store.row_of[Piece(path)]]).tolist() == [level]
 
 
 @pytest.mark.parametrize("at_once", [1, 2, 3])
@@ -370,12 +370,12 @@ def test_ctrl_c_does_not_wait_for_the_files_that_are_left(
 LIMITED = """
 import json, resource, sys
 from pathlib import Path
-from circlematch.data.cache import decode
+from circlematch.data.cache import Piece, decode
 paths, cache, limit = json.loads(sys.argv[1])
 if limit:
     resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
 try:
-    decode([(Path(path), 0) for path in paths], Path(cache))
+    decode([Piece(Path(path)) for path in paths], Path(cache))
 except OSError as error:
     left = sorted(path.name for path in Path(cache).iterdir())
     print(json.dumps([error.errno, left]))
@@ -551,7 +551,7 @@ def test_an_entry_is_flushed_before_it_gets_its_name(paths: list[Path], cache: P
 def test_the_key_changes_with_the_second_the_rate_the_length_and_the_format(
     paths: list[Path], monkeypatch: Patch
 ) -> None:
-    pieces = [[(paths[0], 0)], [(paths[0], 1)], [(paths[0], 0), (paths[0], 1)]]
+    pieces = [[Piece(paths[0], 0)], [Piece(paths[0], 1)], [Piece(paths[0], 0), Piece(paths[0], 1)]]
     keys = {*(key_of(some, 16_000) for some in pieces), key_of(pieces[0], 8_000)}
     with monkeypatch.context() as patched:
         patched.setattr(cache_module, "FRONT_END", FrontEnd(sample_rate_hz=8_000))
@@ -562,12 +562,36 @@ def test_the_key_changes_with_the_second_the_rate_the_length_and_the_format(
     assert len(keys) == 6
 
 
+def test_a_second_that_begins_before_the_file_begins_with_silence(tmp_path: Path, cache: Path) -> None:
+    path = write_sound(tmp_path / "a.wav", np.arange(1, 8_001, dtype=np.int16))
+
+    (row,) = decode([Piece(path, -250)], cache).audio
+
+    assert not row[:4_000].any()
+    assert row[4_000:12_000].tolist() == list(range(1, 8_001))
+    assert not row[12_000:].any()
+
+
+def test_of_a_limited_second_only_a_part_is_heard_and_it_is_not_mistaken_for_the_whole(
+    tmp_path: Path, cache: Path
+) -> None:
+    path = write_level(tmp_path / "a.wav", 7, samples=32_000)
+    pieces = [Piece(path, 500), Piece(path, 500, 600, 900), Piece(path, 500, 600, 1_000)]
+
+    for piece in pieces:
+        (row,) = decode([piece], cache).audio
+        heard = np.flatnonzero(row) / 16_000 + 0.5
+        assert heard[0] == pytest.approx(max(piece.heard_from_ms, 500) / 1_000)
+        assert heard[-1] == pytest.approx(min(piece.heard_to_ms, 1_500) / 1_000, abs=1e-4)
+    assert len({key_of([piece]) for piece in pieces}) == 3
+
+
 def test_seconds_of_one_file_are_not_mistaken_for_each_other(tmp_path: Path, cache: Path) -> None:
     path = write_level(tmp_path / "a.wav", 0, samples=32_000)
     soundfile.write(path, np.repeat(np.int16([10, 20]), 16_000), 16_000)
-    assert decode([(path, 0)], cache).audio[0, 0] == 10
-    assert decode([(path, 1_000)], cache).audio[0, 0] == 20
-    assert decode([(path, 0), (path, 1_000)], cache).audio[:, 0].tolist() == [10, 20]
+    assert decode([Piece(path)], cache).audio[0, 0] == 10
+    assert decode([Piece(path, 1_000)], cache).audio[0, 0] == 20
+    assert decode([Piece(path), Piece(path, 1_000)], cache).audio[:, 0].tolist() == [10, 20]
 
 
 @pytest.mark.parametrize("place", [50, -50])

@@ -7,7 +7,7 @@ import os
 import random
 import tempfile
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -15,10 +15,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from layouts import touch
 
+from circlematch.data import folder
 from circlematch.data.dataset import Dataset
-from circlematch.data.folder import read_folder
+from circlematch.data.takes import Heard, Word
 from circlematch.data.tasks import read_task
 from circlematch.errors import DatasetError
+
+
+def one_word_each(paths: Sequence[Path]) -> list[Heard]:
+    """As if every file were another recording of a second with one word: the laws here are of names."""
+    return [Heard(1000, 0.5, str(path), (Word(300, 700, -20.0, 0.0),)) for path in paths]
+
+
+def read_folder(root: Path) -> Dataset:
+    return folder.read_folder(root, hear=one_word_each)
+
 
 WORDS = ("lamp", "door", "tea")
 SPEAKERS = ("anna", "ben", "cleo", "dora", "emil")
@@ -180,12 +191,131 @@ def test_two_speakers_cannot_fill_three_splits(tmp_path: Path, style: str) -> No
     assert all(dataset.splits.values())
 
 
+# ---- exceptions ----------------------------------------------------------------------------------------------
+
+
 @STYLE
-def test_one_file_without_a_speaker_makes_the_split_by_hash(tmp_path: Path, style: str) -> None:
+def test_a_file_without_a_speaker_is_only_trained_on_and_named_and_the_rule_stays(tmp_path: Path, style: str) -> None:
     fill(tmp_path, style)
+    without = read_folder(tmp_path)
     touch(tmp_path, ["lamp/nobody knows.wav"])
 
-    assert read_folder(tmp_path).split_rule == BY_HASH
+    dataset = read_folder(tmp_path)
+
+    assert dataset.split_rule == without.split_rule
+    assert dataset.notes == ("recordings whose names tell no speaker are only trained on (1: lamp/nobody knows.wav)",)
+    expected = names(without, tmp_path)
+    expected["train"] = sorted([*expected["train"], "lamp/nobody knows.wav"])
+    assert names(dataset, tmp_path) == expected
+
+
+@STYLE
+@pytest.mark.parametrize(("nameless", "by_speaker"), [(7, True), (8, False)])
+def test_a_rule_stands_if_it_fits_four_fifths_of_the_words(
+    tmp_path: Path, style: str, nameless: int, by_speaker: bool
+) -> None:
+    fill(tmp_path, style)  # 30 recordings
+    touch(tmp_path, (f"lamp/{chr(97 + number) * 3}.wav" for number in range(nameless)))
+
+    assert read_folder(tmp_path).split_rule.startswith("by speaker") == by_speaker
+
+
+def test_of_many_exceptions_the_first_are_named(tmp_path: Path) -> None:
+    fill(tmp_path, next(iter(STYLES)))
+    touch(tmp_path, (f"lamp/{name}.wav" for name in "abcd"))
+
+    (note,) = read_folder(tmp_path).notes
+
+    assert note.endswith("(4: lamp/a.wav, lamp/b.wav, lamp/c.wav, …)")
+
+
+def test_background_without_speakers_does_not_end_the_split_by_speaker_and_is_in_every_split(tmp_path: Path) -> None:
+    fill(tmp_path, "{word}/{speaker}_{take:02}.wav")
+    touch(tmp_path, (f"_unknown_/radio {chr(97 + number)}.wav" for number in range(20)))
+
+    dataset = read_folder(tmp_path)
+
+    assert dataset.split_rule.startswith("by speaker")
+    unknown = dataset.labels.index("unknown")
+    counts = {split: sum(clip.label == unknown for clip in clips) for split, clips in dataset.splits.items()}
+    assert counts == {"train": 16, "validation": 2, "test": 2}
+
+
+def test_speakers_of_background_only_do_not_keep_words_out_of_the_test(tmp_path: Path) -> None:
+    fill(tmp_path, "{word}/{speaker}_nohash_{take}.wav")
+    touch(tmp_path, (f"_unknown_/{speaker:08x}_nohash_{take}.wav" for speaker in range(40) for take in range(10)))
+
+    dataset = read_folder(tmp_path)
+
+    words = set(range(len(WORDS)))
+    assert all(words <= {clip.label for clip in clips} for clips in dataset.splits.values())
+
+
+def test_the_speakers_of_one_word_are_recognised(tmp_path: Path) -> None:
+    touch(tmp_path, (f"lamp/{speaker}_{take}.wav" for speaker in SPEAKERS for take in range(3)))
+    touch(tmp_path, (f"_unknown_/{take}.wav" for take in range(9)))
+
+    assert "5 speakers" in read_folder(tmp_path).split_rule
+
+
+# ---- the user's lists ----------------------------------------------------------------------------------------
+
+
+def test_the_users_lists_decide(tmp_path: Path) -> None:
+    fill(tmp_path, "{word}/{speaker}_{take:02}.wav")
+    (tmp_path / "validation_list.txt").write_text("lamp/anna_00.wav\n\ndoor/anna_01.wav\r\n")
+    (tmp_path / "testing_list.txt").write_text("tea/ben_00.wav\nlamp/ben_01.flac\n")  # it was converted since
+
+    dataset = read_folder(tmp_path)
+
+    found = names(dataset, tmp_path)
+    assert found["validation"] == ["door/anna_01.wav", "lamp/anna_00.wav"]
+    assert found["test"] == ["lamp/ben_01.wav", "tea/ben_00.wav"]
+    assert len(found["train"]) == 26
+    assert dataset.split_rule == "by validation_list.txt and testing_list.txt"
+
+
+def test_one_list_decides_its_split_and_the_rule_the_other(tmp_path: Path) -> None:
+    fill(tmp_path, "{word}/{speaker}_{take:02}.wav")
+    drawn = names(read_folder(tmp_path), tmp_path)
+    listed = drawn["train"][:3]
+    (tmp_path / "testing_list.txt").write_text("\n".join(listed))
+
+    dataset = read_folder(tmp_path)
+
+    found = names(dataset, tmp_path)
+    assert found["test"] == sorted(listed)
+    assert found["validation"] == drawn["validation"]
+    assert sorted(found["train"]) == sorted(set(drawn["train"]) - set(listed) | set(drawn["test"]))
+    assert dataset.split_rule.startswith("by testing_list.txt; the rest by speaker")
+
+
+def test_lines_that_name_nothing_are_counted(tmp_path: Path) -> None:
+    fill(tmp_path, "{word}/{speaker}_{take:02}.wav")
+    (tmp_path / "testing_list.txt").write_text("lamp/anna_00.wav\nlamp/gone.wav\n")
+
+    assert (
+        "testing_list.txt: 1 of 2 lines name no usable recording, such as lamp/gone.wav" in read_folder(tmp_path).notes
+    )
+
+
+@pytest.mark.parametrize(
+    ("validation", "test", "told"),
+    [
+        ("lamp/anna_00.wav", "lamp/anna_00.wav", "lamp/anna_00.wav is in both validation_list.txt and testing_list"),
+        ("anna_00.wav", "lamp/anna_00.wav", "names none of the recordings; write one a line"),
+    ],
+)
+def test_lists_that_cannot_be_right_are_refused(tmp_path: Path, validation: str, test: str, told: str) -> None:
+    fill(tmp_path, "{word}/{speaker}_{take:02}.wav")
+    (tmp_path / "validation_list.txt").write_text(validation)
+    (tmp_path / "testing_list.txt").write_text(test)
+
+    with pytest.raises(DatasetError, match=told):
+        read_folder(tmp_path)
+
+
+# ---- a tenth of every word ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("takes", "held"), [(3, 1), (4, 1), (10, 1), (14, 1), (16, 2), (20, 2), (30, 3)])

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from layouts import tone, write_sound
+from layouts import burst, tone, write_sound
 
 from circlematch.cli import main
 from circlematch.data.folder import read_folder
@@ -113,9 +113,9 @@ def test_a_mistyped_option_is_printed_as_text(capsys: Capture) -> None:
 
 def folder_of(root: Path, *words: str) -> Path:
     """Words with any names; soundfile writes into a folder with a plain one."""
-    for word in words:
+    for number, word in enumerate(words):
         for take in range(4):
-            write_sound(root.parent / "plain" / f"{take}.wav", tone(200 + 100 * take))
+            write_sound(root.parent / "plain" / f"{take}.wav", burst(200 + 100 * take + 37 * number))
         root.mkdir(exist_ok=True)
         (root.parent / "plain").rename(root / word)
     return root

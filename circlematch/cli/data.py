@@ -1,4 +1,4 @@
-"""`circlematch data`: download the official archives, synthesise words, make the composite, show a dataset."""
+"""`circlematch data`: download archives, synthesise words, make the composite, show or check a dataset."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from circlematch.cli.check import add_check
 from circlematch.cli.options import (
     DEFAULT_DATA,
     Commands,
@@ -55,6 +56,7 @@ def add(commands: Commands) -> None:
     )
     add_dataset(show)
     add_json(show)
+    add_check(inner)
     example = "circlematch data composite --data data --out data"
     cache = add_command(
         inner,

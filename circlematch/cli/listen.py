@@ -12,6 +12,7 @@ from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
 
+from circlematch.cli.meter import meter
 from circlematch.cli.options import (
     DEFAULT_MODEL,
     Commands,
@@ -28,14 +29,11 @@ from circlematch.detection import Hit
 from circlematch.errors import UsageError
 from circlematch.live.command import HitCommand
 from circlematch.live.keep import Keeper
-from circlematch.live.level import FLOOR_DB
 from circlematch.live.listener import Heard, Listener, Source
 from circlematch.live.microphone import Microphone, devices
 from circlematch.live.standard_input import NAME, StandardInput
 from circlematch.spotter import Spotter
 
-METER_CHARACTERS = 20
-QUIETEST_DB = -60.0  # at the left end of the meter
 LEADING = 3  # words beside the meter
 LEAST_SHOWN = 0.05  # of their probabilities
 
@@ -166,15 +164,10 @@ class _Show:
                 logger.debug(f"kept {path}")
 
     def _line(self, lost: int) -> str:
-        level = self.listener.level.peak_db
-        filled = round(METER_CHARACTERS * (max(level, QUIETEST_DB) - QUIETEST_DB) / -QUIETEST_DB)
-        full, empty = "█░" if (sys.stderr.encoding or "").lower().startswith("utf") else "#."
-        meter = full * filled + empty * (METER_CHARACTERS - filled)
-        loud = "silence" if level <= FLOOR_DB else f"{level:3.0f} dB"
         leading = "  ".join(
             f"{label} {score:.0%}" for label, score in self.listener.leading(LEADING) if score >= LEAST_SHOWN
         )
-        return f"{meter} {loud:>7}{f'  {lost} lost' if lost else ''}  {leading}"
+        return f"{meter(self.listener.level.peak_db)}{f'  {lost} lost' if lost else ''}  {leading}"
 
     def finish(self, source: Source) -> None:
         """Write what is kept, wait for commands, and sum up."""

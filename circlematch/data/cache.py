@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -23,19 +24,31 @@ import numpy.typing as npt
 from circlematch.audio import blocks, stretch_of, take, to_int16
 from circlematch.config import FRONT_END
 from circlematch.data import entries
-from circlematch.data.dataset import Clip, Dataset
+from circlematch.data.dataset import TO_THE_END, Clip, Dataset
 from circlematch.data.fingerprint import fingerprints
 from circlematch.errors import AudioError, DatasetError, UnreadableError
 from circlematch.machine import usable_cores
 from circlematch.text import on_one_line
 
-__all__ = ["AudioCache", "ClipSet", "decode", "default_cache", "load_split"]
+__all__ = ["AudioCache", "ClipSet", "Piece", "decode", "default_cache", "load_split", "to_stderr"]
 
 FORMAT = 3  # goes up when what is stored changes
 DECODED_AT_ONCE = 1024  # clips: at most 64 MB wait to be written
 ZEROS = -1  # the row of a clip of digital silence
 
-Piece = tuple[Path, int]  # a clip: a file, from this millisecond on
+
+class Piece(NamedTuple):
+    """A clip of a file, from a millisecond on, which may lie before its beginning; elsewhere it is silent."""
+
+    path: Path
+    start_ms: int = 0
+    heard_from_ms: int = 0
+    heard_to_ms: int = TO_THE_END
+
+    @property
+    def is_limited(self) -> bool:
+        """Whether a part of the file within the clip is not heard."""
+        return self.heard_from_ms > 0 or self.heard_to_ms < TO_THE_END
 
 
 @dataclass(frozen=True)
@@ -96,14 +109,14 @@ def load_split(
     if split not in dataset.splits:
         raise DatasetError(f"{dataset.name} has no split {split!r}; it has {', '.join(dataset.splits)}")
     clips = dataset.splits[split] + (dataset.spare if spare else ())
-    pieces = sorted({(clip.path, clip.start_ms) for clip in clips if clip.path is not None})
-    report = say or _to_stderr
+    pieces = sorted({_piece(clip.path, clip) for clip in clips if clip.path is not None})
+    report = say or to_stderr
     begins = f"{split}: decoding {len(pieces):,} recordings, once"
     samples = dataset.front_end.clip_samples
     store = decode(pieces, cache or default_cache(), lambda: report(begins), samples)
     for reason in store.broken.values():
         report(f"left out: {reason}")
-    kept = [clip for clip in clips if clip.path is None or (clip.path, clip.start_ms) in store.row_of]
+    kept = [clip for clip in clips if clip.path is None or _piece(clip.path, clip) in store.row_of]
     if not kept:
         raise DatasetError(f"the split {split!r} of {dataset.name} has no readable clip")
     if store.broken:
@@ -121,10 +134,15 @@ def load_split(
 
 
 def _row(clip: Clip, store: AudioCache) -> int:
-    return ZEROS if clip.path is None else store.row_of[clip.path, clip.start_ms]
+    return ZEROS if clip.path is None else store.row_of[_piece(clip.path, clip)]
 
 
-def _to_stderr(line: str) -> None:
+def _piece(path: Path, clip: Clip) -> Piece:
+    return Piece(path, clip.start_ms, clip.heard_from_ms, clip.heard_to_ms)
+
+
+def to_stderr(line: str) -> None:
+    """Report what a command left out or what takes long, unless it was told to be quiet."""
     if logging.getLogger("circlematch").getEffectiveLevel() < logging.ERROR:  # not with -q
         print(on_one_line(line), file=sys.stderr)
 
@@ -187,13 +205,16 @@ def _stored(pieces: Sequence[Piece], folder: Path, samples: int) -> _Stored | No
 def _key(pieces: Sequence[Piece], samples: int) -> str:
     """A hash of path, size, modification time, head and tail of every file, of `samples` and of the format."""
     digest = hashlib.sha256(f"{FORMAT} {FRONT_END.sample_rate_hz} {samples}".encode())
-    known = fingerprints(path for path, _ in pieces)
-    for path, start_ms in pieces:
+    known = fingerprints(piece.path for piece in pieces)
+    for piece in pieces:
+        path, start_ms = piece.path, piece.start_ms
         try:
             changed = path.stat().st_mtime_ns
         except (OSError, ValueError):
             changed = 0
         line = f"\n{path.absolute()} {start_ms} {changed} {known[path]}"
+        if piece.is_limited:
+            line += f" {piece.heard_from_ms} {piece.heard_to_ms}"
         digest.update(line.encode(errors="surrogateescape"))
     return digest.hexdigest()[:32]
 
@@ -230,8 +251,13 @@ def _decode_all(pieces: Sequence[Piece], target: Path, samples: int) -> tuple[li
 
 def _try_read(piece: Piece, samples: int) -> npt.NDArray[np.int16] | AudioError:
     """The clip of a file, or the reason why it cannot be read."""
-    path, start_ms = piece
+    first, heard_from, heard_to = (ms * FRONT_END.sample_rate_hz // 1000 for ms in piece[1:])
     try:
-        return to_int16(stretch_of(blocks(path), start_ms * FRONT_END.sample_rate_hz // 1000, samples)[0])
+        clip, _ = stretch_of(blocks(piece.path), max(first, 0), samples)
     except AudioError as error:
         return error
+    if first < 0:
+        clip = np.concatenate((np.zeros(min(-first, clip.size), dtype=np.float32), clip))[: clip.size]
+    clip[: max(heard_from - first, 0)] = 0
+    clip[max(heard_to - first, 0) :] = 0
+    return to_int16(clip)

@@ -4,29 +4,39 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from circlematch.config import FRONT_END, FrontEnd
 
-__all__ = ["CC_BY_4", "HELD_OUT_NOISE", "SILENCE", "UNKNOWN", "Clip", "Dataset", "Recording", "rank", "speaker_of"]
+__all__ = [
+    *("CC_BY_4", "HELD_OUT_NOISE", "SILENCE", "TO_THE_END", "UNKNOWN"),
+    *("Clip", "Dataset", "Recording", "rank", "speaker_of"),
+]
 
 UNKNOWN = "unknown"
 SILENCE = "silence"
 CC_BY_4 = "CC BY 4.0"  # the licence of all published datasets here
 HELD_OUT_NOISE = 0.2  # the end of each recording of noise, never trained on
+TO_THE_END = 2**31 - 1  # milliseconds
 LIBRISPEECH = re.compile(r"(\d+)-\d+-\d+")  # speaker-chapter-utterance
 
 
 @dataclass(frozen=True)
 class Clip:
-    """One example: a piece of a file, as long as the dataset's clips. `path` is None for a clip of digital silence."""
+    """One example: a piece of a file, as long as the dataset's clips. `path` is None for a clip of digital silence.
+
+    The piece may begin before the file does. Of a file with several words, only a part may be heard; the rest of the
+    piece is silence.
+    """
 
     path: Path | None
     label: int
     speaker: str | None = None
     start_ms: int = 0
+    heard_from_ms: int = 0
+    heard_to_ms: int = TO_THE_END
 
 
 @dataclass(frozen=True)
@@ -58,6 +68,7 @@ class Dataset:
     noise: tuple[Path, ...] = ()  # recordings of noise; the last HELD_OUT_NOISE of each is for validation
     negatives: tuple[Recording, ...] = ()  # without keywords, of any length
     clip_ms: int = FRONT_END.clip_ms  # length of every clip: the window of models that are trained on them
+    left_out: Mapping[str, int] = field(default_factory=dict)  # reason -> recordings or words that are in no split
 
     def sizes(self) -> dict[str, int]:
         """Clips in each split."""

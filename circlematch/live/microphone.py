@@ -15,7 +15,7 @@ from circlematch import audio
 from circlematch.config import FRONT_END
 from circlematch.errors import AudioError, MissingExtraError, did_you_mean, require
 
-__all__ = ["Device", "Microphone", "devices"]
+__all__ = ["Device", "Microphone", "devices", "portaudio", "words_of"]
 
 CHUNK_MS = 20
 WAITING_S = 10  # of sound that may wait to be processed; then chunks are lost
@@ -33,7 +33,8 @@ class Device:
     default: bool
 
 
-def _sounddevice() -> ModuleType:
+def portaudio() -> ModuleType:
+    """The module sounddevice, or the command that installs it."""
     try:
         return require("sounddevice", extra="mic", purpose="the microphone")
     except OSError as error:  # sounddevice is there, but not the library that it wraps
@@ -45,12 +46,12 @@ def _sounddevice() -> ModuleType:
 
 def devices() -> list[Device]:
     """All devices that sound can be recorded from."""
-    sounddevice = _sounddevice()
+    sounddevice = portaudio()
     try:
         default = int(sounddevice.default.device[0])
         listed = list(sounddevice.query_devices())
     except sounddevice.PortAudioError as error:
-        raise AudioError(f"the list of microphones cannot be read: {_words(error)}") from error
+        raise AudioError(f"the list of microphones cannot be read: {words_of(error)}") from error
     return [
         Device(
             number, str(one["name"]), int(one["max_input_channels"]), int(one["default_samplerate"]), number == default
@@ -99,7 +100,7 @@ class Microphone:
         """`device` is a number of `devices()` or a part of a name; `rate` insists on a rate."""
         if rate is not None:
             audio.as_rate(rate)
-        self._library = _sounddevice()
+        self._library = portaudio()
         self.device = _chosen(device)
         self.lost = 0
         self.sample_rate = rate or self._usable_rate()
@@ -116,14 +117,14 @@ class Microphone:
                 callback=self._recorded,
             )
         except self._library.PortAudioError as error:
-            raise AudioError(f"the microphone {self.device.name!r} cannot be opened: {_words(error)}") from error
+            raise AudioError(f"the microphone {self.device.name!r} cannot be opened: {words_of(error)}") from error
 
     def __enter__(self) -> Microphone:
         try:
             self._stream.start()
         except self._library.PortAudioError as error:
             self._stream.close()
-            raise AudioError(f"the microphone {self.device.name!r} does not start: {_words(error)}") from error
+            raise AudioError(f"the microphone {self.device.name!r} does not start: {words_of(error)}") from error
         return self
 
     def __exit__(
@@ -161,11 +162,11 @@ class Microphone:
             self._library.check_input_settings(device=self.device.number, channels=1, dtype="int16", samplerate=rate)
         except self._library.PortAudioError as error:
             raise AudioError(
-                f"the microphone {self.device.name!r} refuses {rate} Hz ({_words(error)}); it offers "
+                f"the microphone {self.device.name!r} refuses {rate} Hz ({words_of(error)}); it offers "
                 f"{self.device.default_rate} Hz"
             ) from error
 
 
-def _words(error: Exception) -> str:
+def words_of(error: Exception) -> str:
     """What PortAudio says, without its number."""
     return str(error).partition(" [PaErrorCode")[0].strip() or type(error).__name__

@@ -300,6 +300,7 @@ def _conclude(
         "sizes": {split: len(clips) for split, clips in loaded.items()},
         "clips_per_epoch": material.size,
         "broken_files": {split: len(clips.broken) for split, clips in loaded.items()},
+        "left_out": dict(run.dataset.left_out),
         "accuracy": accuracy,
         "confusion": {split: report.confusion.tolist() for split, report in reports.items()},
         "epochs": _rows(epochs),

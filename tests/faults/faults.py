@@ -386,7 +386,10 @@ def _then(runner: Runner, scene: Scene) -> str | None:
 def _fewer_recordings(scene: Scene) -> bool:
     """Whether a run was told to go on without a recording that there was no memory for, and says so in its record."""
     record = scene.out / "record.json"
-    return record.exists() and any(json.loads(record.read_text())["broken_files"].values())
+    if not record.exists():
+        return False
+    told = json.loads(record.read_text())
+    return any(told["broken_files"].values()) or bool(told["left_out"])
 
 
 def limited(runner: Runner, scene: Scene, steps: int) -> tuple[dict[str, int], list[str]]:

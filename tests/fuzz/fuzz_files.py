@@ -270,14 +270,14 @@ def audio_files(folder: Path, dice: random.Random) -> Callable[[Path], None]:
 def use_audio(path: Path) -> str:
     """Read the recording in every way that commands do."""
     from circlematch.audio import blocks, duration, stretch_of
-    from circlematch.data.cache import _try_read
+    from circlematch.data.cache import Piece, _try_read
     from circlematch.errors import AudioError
 
     seconds = sum(block.size for block in blocks(path)) / 16_000
     duration(path)
     stretch_of(blocks(path), 8_000, 16_000)
     for start_ms in (0, 10**9):
-        if isinstance(error := _try_read((path, start_ms), 16_000), AudioError):
+        if isinstance(error := _try_read(Piece(path, start_ms), 16_000), AudioError):
             raise error
     return "a recording" if seconds < 1 else "a long recording"
 
