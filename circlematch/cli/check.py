@@ -125,7 +125,7 @@ def _print_summary(found: Survey) -> None:
         long = longer_than(WINDOW_MS, lengths)
         print(
             f"window: {found.window_ms / 1000:g} s would fit the words; {long:,} of {len(lengths):,} are longer than "
-            f"today's {WINDOW_MS / 1000:g} s"
+            f"the default of {WINDOW_MS / 1000:g} s"
         )
     sizes = Counter(found.splitting.split_of.values())
     counts = ", ".join(f"{sizes[split]:,} {split}" for split in ("train", "validation", "test"))
