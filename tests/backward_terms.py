@@ -14,6 +14,7 @@ TERMS: dict[str, dict[str, list[str]]] = {
     "lanes.h": {
         "lanes_dot": [
             "sum[j] += «x[i + j] * y[i + j]»",
+            "sum[0] += «x[i] * y[i]»",
             "return («sum[0]» + «sum[1]») + («sum[2]» + «sum[3]»)",
         ],
         "leaky_slope": [
@@ -61,6 +62,7 @@ TERMS: dict[str, dict[str, list[str]]] = {
             "sum[i][j] += «derivative[p * T + t + j] * w->prototypes[p * width + d + i]»",
             "frames_gradient[(d + i) * T + t + j] = «sum[i][j] * w->scale»",
             "sum[i][j] += «derivative[p * T + t + j] * frames[(d + i) * T + t + j]»",
+            "sum[i][0] += «derivative[p * T + t] * frames[(d + i) * T + t]»",
             "prototypes_gradient[p * width + d + i] = (double)w->scale"
             " * lanes_sum((«sum[i][0]» + «sum[i][1]») + («sum[i][2]» + «sum[i][3]»), present)",
             "prototypes_gradient[p * width + d + i] = «(double)w->scale"
@@ -97,8 +99,8 @@ TERMS: dict[str, dict[str, list[str]]] = {
             "weight_sums[c] = «wide_sum(products[c], present) * (double)n->inverse_sd[c]»",
         ],
         "depthwise_and_conv_backward": [
-            "to[j] = «g[tiled(c, r, t0) + j] * n->scale[c]» - «n->offset[c]»"
-            " - «raw[tiled(c, r, t0) + j] * n->factor[c]»",
+            "to[j] = «g[tiled(T, c, r, t0) + j] * n->scale[c]» - «n->offset[c]»"
+            " - «raw[tiled(T, c, r, t0) + j] * n->factor[c]»",
             "kernel_sums[a * 3 + b] += «here[t] * above[a * PLANE_FRAMES + t + b]»",
             "value += «around[(2 - a) * PLANE_FRAMES + t + 2 - b] * w[a * 3 + b]»",
             "value *= «leaky_slope(y[t], slope)»",
@@ -110,6 +112,7 @@ TERMS: dict[str, dict[str, list[str]]] = {
         ],
         "row_gradient_sums": [
             "product[j] += «g[i * T + t + j]» * («x[i * T + t + j]» - «n->mean[i]»)",
+            "product[0] += «g[i * T + t]» * («x[i * T + t]» - «n->mean[i]»)",
             "bias_sums[i] = «lanes_sum(lanes_total(g + i * T, T), present)»",
             "weight_sums[i] = lanes_sum((«product[0]» + «product[1]») + («product[2]» + «product[3]»), present)"
             " * «(double)n->inverse_sd[i]»",
@@ -188,7 +191,7 @@ TERMS: dict[str, dict[str, list[str]]] = {
             " when x == chunk->bands_gradient»",
         ],
         "backward_filter_map": [
-            "rows_map_gradient(out, half, worker->rows, half, «0.5», chunk->present,"
+            "rows_map_gradient(T, out, half, worker->rows, half, «0.5», chunk->present,"
             " gradient + train->at.filter_map[k])",
             "chunk->filter_gradient[i] *= «leaky_slope(worker->rows[i], train->slope) * (real)0.5»",
         ],
@@ -199,7 +202,7 @@ TERMS: dict[str, dict[str, list[str]]] = {
             "chunk->gradient[i] *= «leaky_slope(chunk->half[i], train->slope)»",
         ],
         "backward_fuse": [
-            "rows_map_gradient(chunk->gradient, D, worker->rows, FEATURES, «1», chunk->present,"
+            "rows_map_gradient(T, chunk->gradient, D, worker->rows, FEATURES, «1», chunk->present,"
             " gradient + train->at.fuse)",
             "chunk->bands_gradient[i] *= «leaky_slope(worker->rows[i], train->slope)»",
         ],
@@ -258,7 +261,7 @@ FORWARD_STATEMENTS = {
         "const lanes length = lanes_sqrt(real_part * real_part + imaginary * imaginary + w->epsilon)",
         "f[CROSS + s] = r1 * r0 + i1 * i0",
         "f[CROSS + M - 1 + s] = i1 * r0 - r1 * i0",
-        "f[PATH] = ordered_path(x, ahead, derivative)",
+        "f[PATH] = ordered_path(T, x, ahead, derivative)",
         "score += f[i] * w->beta[i]",
     ],
     "cross_entropy": [
@@ -269,7 +272,7 @@ FORWARD_STATEMENTS = {
         "loss += target * (log_sum - scores[k])",
     ],
     "forward_scores": [
-        "worker->scores[k] = class_score(&worker->head, worker->head.bias[k], worker->responses,"
+        "worker->scores[k] = class_score(T, &worker->head, worker->head.bias[k], worker->responses,"
         " worker->exponentials, worker->ahead, derivative, worker->descriptors + k * DESCRIPTOR)",
     ],
     "learn_head": [
@@ -285,13 +288,13 @@ FORWARD_STATEMENTS = {
 # Functions without a term of their own: of the forward pass, or they only call others on the way back.
 OTHER_FUNCTIONS = {
     "lanes.h": """
-        lanes_of lanes_abs lanes_select lanes_widen wide_add wide_sum lanes_sum lanes_total leaky lanes_exp
-        lanes_sqrt lanes_log lanes_hash hash_word
+        lanes_of lanes_abs lanes_select lanes_widen wide_add wide_sum lanes_sum lanes_square lanes_total leaky
+        lanes_exp lanes_sqrt lanes_log lanes_hash hash_word
     """,
-    "head.h": "frames_forward responses ordered_path",
+    "head.h": "frames_forward responses paths_through ordered_path",
     "encoder.h": """
-        conv_plane lag_products met_by_tap patch_moments tiled depthwise_plane foresee depthwise_activation
-        activation_moments band_weights pointwise_pair pointwise_and_bands row_moments rows_activate
+        conv_plane lag_products met_by_tap patch_moments whole_group tile_frames tiled depthwise_plane foresee
+        depthwise_activation activation_moments band_weights pointwise_pair pointwise_and_bands row_moments rows_activate
     """,
     "step.h": """
         meet norm_set norm_forward norm_forward_of_map norm_backward fold chunk_begin forward_depthwise forward_bands

@@ -583,7 +583,7 @@ def test_of_a_limited_second_only_a_part_is_heard_and_it_is_not_mistaken_for_the
         heard = np.flatnonzero(row) / 16_000 + 0.5
         assert heard[0] == pytest.approx(max(piece.heard_from_ms, 500) / 1_000)
         assert heard[-1] == pytest.approx(min(piece.heard_to_ms, 1_500) / 1_000, abs=1e-4)
-    assert len({key_of([piece]) for piece in pieces}) == 3
+    assert len({key_of([piece], 16_000) for piece in pieces}) == 3
 
 
 def test_seconds_of_one_file_are_not_mistaken_for_each_other(tmp_path: Path, cache: Path) -> None:

@@ -22,7 +22,7 @@ from circlematch.export import export
 
 PAGES = ("README.md", "docs/*.md", "engine/README.md", "examples/README.md")
 BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
-WITH_PROGRAMS = {"README.md", "projects.md", "using.md"}
+WITH_PROGRAMS = {"README.md", "enrolment.md", "projects.md", "using.md"}
 
 
 class Chunks:
@@ -45,7 +45,7 @@ def test_the_pages_with_programs_are_these(repository: Path) -> None:
     assert {page.name for page in pages(repository) if BLOCK.search(page.read_text())} == WITH_PROGRAMS
 
 
-@pytest.mark.parametrize("name", ["README.md", "docs/projects.md", "docs/using.md"])
+@pytest.mark.parametrize("name", ["README.md", "docs/enrolment.md", "docs/projects.md", "docs/using.md"])
 def test_the_programs_of_a_page_run_one_after_another(
     name: str, repository: Path, words: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -54,6 +54,9 @@ def test_the_programs_of_a_page_run_one_after_another(
     shutil.copytree(repository / "examples", tmp_path / "examples")
     shutil.copytree(words, tmp_path / "my_words")
     soundfile.write(tmp_path / "radio.flac", commands, 16_000)
+    for number, path in enumerate(sorted((words / "kemo").iterdir())[:3], start=1):
+        (tmp_path / "takes" / "lampe").mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(path, tmp_path / "takes" / "lampe" / f"{number}.wav")
     export(circlematch.load("d16-gsc"), "onnx", tmp_path)
     monkeypatch.chdir(tmp_path)
     fake_sounddevice.install(monkeypatch, Machine((commands * 32_767).astype(np.int16)))

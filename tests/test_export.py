@@ -19,6 +19,7 @@ from scripts import load_script
 import circlematch
 from circlematch.cli import main
 from circlematch.engine import Engine
+from circlematch.errors import UsageError
 from circlematch.export import FORMATS, Format, agreement, export, self_test_clip, unchanged
 from circlematch.model import Card
 
@@ -187,13 +188,18 @@ def test_no_name_of_a_model_leads_out_of_the_folder(tmp_path: Path, kind: str, n
     model = circlematch.load("d4-gsc1")
     of_a_task = replace(model.card, specification=replace(model.card.specification, task=name))
     folder = tmp_path / "deep" / "out"
-    for card in (of_a_task, Named(**vars(model.card), called=name)):
-        paths = export(replace(model, card=card), kind, folder)
+    # A folder holds the card itself, which has no such field, and whose names are checked when it is written.
+    for card in [of_a_task] if kind == "folder" else [of_a_task, Named(**vars(model.card), called=name)]:
+        try:
+            paths = export(replace(model, card=card), kind, folder)
+        except UsageError:
+            assert kind == "folder"
+            continue
         assert agreement(replace(model, card=card), kind, paths).agrees
         assert all(folder in path.parents and path.is_file() for path in paths)
         assert not [path.name for path in paths if path.name.startswith(("-", "."))]
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["deep"]
-    assert [path.name for path in (tmp_path / "deep").iterdir()] == ["out"]
+    assert {path.name for path in tmp_path.iterdir()} <= {"deep"}
+    assert {path.name for path in tmp_path.glob("deep/*")} <= {"out"}
 
 
 def test_the_self_test_sound_is_loud_and_quiet_and_its_scores_differ() -> None:
@@ -212,7 +218,7 @@ def test_what_was_written_is_the_model_and_agrees_with_pytorch(tmp_path: Path, k
     assert found.agrees
     assert found.figures["bytes"] == len(model.compact)
     assert found.figures["largest_difference"] < 1e-4
-    assert sorted(path.name for path in (tmp_path / "new").iterdir()) == sorted(path.name for path in paths)
+    assert sorted(path for path in (tmp_path / "new").rglob("*") if path.is_file()) == sorted(paths)
 
 
 def test_the_manifest_describes_the_bundle(tmp_path: Path) -> None:

@@ -176,7 +176,7 @@ def test_recordings_to_compare_on_are_those_of_the_folder(
         len(circlematch.data.folder.read_folder(words).splits[split]) for split in ("validation", "test")
     }
     assert main(["export", "--to", "c", "--out", str(tmp_path), "--data", str(words)]) == 2
-    assert "give --to onnx" in capsys.readouterr().err
+    assert "give --to folder, onnx" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("altered", ["head.readout.beta", "encoder.conv.weight", "encoder.lifting.1.update.norm.bias"])

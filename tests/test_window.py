@@ -341,5 +341,5 @@ def test_the_exported_source_passes_its_self_test(long: Model, tmp_path: Path, f
     paths = export(model, "c", tmp_path)
     assert built(tmp_path, "d8_phrases", flags)[0] == "1 1"
     found = agreement(model, "c", paths)
-    assert found["unchanged"]
-    assert found["largest_difference"] < 1e-4
+    assert found.figures["unchanged"]
+    assert found.figures["largest_difference"] < 1e-4

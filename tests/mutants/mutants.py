@@ -100,7 +100,7 @@ MUTANTS: list[Mutant] = [
             ("    if (stream->in_block < BLOCK_FRAMES - 1)", "    if (stream->in_block < BLOCK_FRAMES - 2)"),
             ("if (number > 0)", "if (number > 1)"),
             ("int i = 1; i < BLOCK_FRAMES - stream->in_block", "int i = 0; i < BLOCK_FRAMES - stream->in_block"),
-            ("total[i] *= 1.0f / (float)model->frames;", "total[i] *= 1.0f / (float)(model->frames - 1);"),
+            ("total[i] *= 1.0f / (float)frames_of(model);", "total[i] *= 1.0f / (float)(frames_of(model) - 1);"),
             ("stream->oldest + 1 < count ? ", "stream->oldest + 1 < count - 1 ? "),
             ("cut && i < count", "cut && i < count - 1"),
             ("if (stream->in_block < BLOCK_FRAMES)\n        return;\n    report", "report"),
@@ -312,7 +312,7 @@ MUTANTS: list[Mutant] = [
             ("stem = file_name(card.name)", "stem = card.name"),
             ('"title": c_comment(', '"title": str('),
             ("\"words\": str(words.size)", "\"words\": str(words.size - 1)"),
-            ("if unchanged := data == model.compact:", "if unchanged := True:"),
+            ("data == model.compact\n", "True\n"),
         ],
     ),
 ]  # fmt: skip
