@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from circlematch import detection, notebook
-from circlematch.config import RECIPES, FrontEnd, Recipe, distilled, with_window
+from circlematch.config import FRONT_END, RECIPES, FrontEnd, Recipe, distilled, with_window
 from circlematch.data.dataset import Dataset
 from circlematch.data.tasks import Source, read_task
 from circlematch.errors import UsageError, did_you_mean
@@ -100,8 +100,9 @@ def train(
 
 def _dataset(data: Data, front_end: FrontEnd | None = None) -> Dataset:
     """The dataset; its clips are as long as the window of `front_end`, if one is given."""
-    dataset = data if isinstance(data, Dataset) else read_task(None, Path(data))
-    return dataset if front_end is None else replace(dataset, clip_ms=front_end.clip_ms)
+    if isinstance(data, Dataset):
+        return data if front_end is None else replace(data, clip_ms=front_end.clip_ms)
+    return read_task(None, Path(data), clip_ms=(front_end or FRONT_END).clip_ms)
 
 
 CHANGEABLE = ("epochs", "batch_size", "peak_learning_rate", "weight_decay", "label_smoothing")

@@ -294,7 +294,8 @@ OTHER_FUNCTIONS = {
     "head.h": "frames_forward responses paths_through ordered_path",
     "encoder.h": """
         conv_plane lag_products met_by_tap patch_moments whole_group tile_frames tiled depthwise_plane foresee
-        depthwise_activation activation_moments band_weights pointwise_pair pointwise_and_bands row_moments rows_activate
+        depthwise_activation activation_moments band_weights pointwise_pair pointwise_and_bands row_moments
+        rows_activate
     """,
     "step.h": """
         meet norm_set norm_forward norm_forward_of_map norm_backward fold chunk_begin forward_depthwise forward_bands
