@@ -109,7 +109,8 @@ def _word(samples: Samples, stretch: Stretch) -> Word:
 
 def level_dbfs(samples: Samples) -> float:
     """The RMS level, in decibels below full scale."""
-    return float(10 * np.log10(np.square(samples, dtype=np.float64).mean() + FLOOR))
+    wide = samples.astype(np.float64)  # a conversion inside of `square` would crash for want of memory
+    return float(10 * np.log10(np.square(wide).mean() + FLOOR))
 
 
 def _clipped(said: Samples) -> float:
