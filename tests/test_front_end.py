@@ -172,13 +172,18 @@ def test_the_gil_is_released_while_the_engine_works() -> None:
 
     counter = threading.Thread(target=count)
     counter.start()
-    before, began = ticks, time.perf_counter()
-    log_mel(clips, threads=1)
-    counted, seconds = ticks - before, time.perf_counter() - began
+    most = 0
+    for _ in range(20):  # on a busy machine the counter may not run at all during one call
+        before = ticks
+        log_mel(clips, threads=1)
+        most = max(most, ticks - before)
+        if most > 20:
+            break
+        time.sleep(0.01)
     done.set()
     counter.join()
-    # Held, the GIL would let the counter run a few times at the edges of the call only.
-    assert counted > 20, f"{counted} ticks in {seconds:.3f} s"
+    # Held, the GIL would let the counter run a few times at the edges of a call only.
+    assert most > 20, f"at most {most} ticks in a call"
 
 
 def test_the_tables_in_c_are_those_that_the_configuration_gives(repository: Path) -> None:
