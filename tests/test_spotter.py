@@ -166,13 +166,17 @@ def test_the_gil_is_released_while_clips_are_scored() -> None:
 
     counter = threading.Thread(target=count)
     counter.start()
-    before = ticks
-    for _ in range(4):
+    most = 0
+    for _ in range(20):  # on a busy machine the counter may not run at all during one call
+        before = ticks
         model.engine.scores(clips, np.arange(64), threads=1)
-    counted = ticks - before
+        most = max(most, ticks - before)
+        if most > 20:
+            break
+        time.sleep(0.01)
     done.set()
     counter.join()
-    assert counted > 20
+    assert most > 20
 
 
 def test_spotting_a_file_and_feeding_it_in_pieces_find_the_same(recording: npt.NDArray[np.float32]) -> None:
