@@ -151,12 +151,12 @@ def evaluate(model: Model, data: Data, split: str = "test") -> Report:
     return report_on(model.scores, load_split(dataset, split), dataset.labels)
 
 
-def check_labels(model: Model, dataset: Dataset) -> None:
+def check_labels(model: Model, dataset: Dataset, advice: str = "give a model that was trained on these labels") -> None:
     """Raise unless a model and a dataset have the same classes."""
     if model.labels != dataset.labels:
         raise UsageError(
             f"the model {model.card.name} has the classes {' '.join(model.labels)}, but the dataset {dataset.name} has "
-            f"{' '.join(dataset.labels)}; give a model that was trained on these labels"
+            f"{' '.join(dataset.labels)}; {advice}"
         )
 
 

@@ -51,6 +51,7 @@ def run(options: argparse.Namespace) -> int:
     """Choose the thresholds, count again with them, and write the model."""
     from circlematch.data.cache import load_split
     from circlematch.data.negatives import find_recordings
+    from circlematch.interface import check_labels
     from circlematch.measuring.measure import Measurement
 
     model = load(options.model)
@@ -60,11 +61,7 @@ def run(options: argparse.Namespace) -> int:
     clips = None
     if options.task is not None or options.data is not None:
         dataset = read_dataset(options, "calibrate", model)
-        if dataset.labels != model.labels:
-            raise UsageError(
-                f"the model {model.card.name} has the classes {' '.join(model.labels)}, but the dataset {dataset.name} "
-                f"has {' '.join(dataset.labels)}; give words of the model"
-            )
+        check_labels(model, dataset, "give words of the model")
         clips = load_split(dataset, options.split)
     with Progress() as progress:
         measurement = Measurement(

@@ -10,7 +10,6 @@ import numpy as np
 
 from circlematch.cli.options import Commands, add_command, add_dataset, add_json, print_json, read_dataset
 from circlematch.config import Finish, to_dict
-from circlematch.errors import UsageError
 from circlematch.model import Model, load, write_model
 
 
@@ -38,15 +37,12 @@ def run(options: argparse.Namespace) -> int:
     """Finish the model again, measure it on validation, and write it."""
     from circlematch.data.cache import load_split
     from circlematch.evaluation import evaluate
+    from circlematch.interface import check_labels
     from circlematch.training.finish import refinish
 
     model = load(options.model)
     dataset = read_dataset(options, "finish", model)
-    if dataset.labels != model.labels:
-        raise UsageError(
-            f"the model {model.card.name} has the classes {' '.join(model.labels)}, but the dataset {dataset.name} has "
-            f"{' '.join(dataset.labels)}; give the data that it was trained on"
-        )
+    check_labels(model, dataset, "give the data that it was trained on")
     validation = load_split(dataset, "validation")
     scores = model.scores(validation.audio, validation.rows).astype(np.float64)
     counts = np.bincount(load_split(dataset, "train").labels, minlength=len(dataset.labels))

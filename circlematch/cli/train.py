@@ -55,6 +55,14 @@ def add(commands: Commands) -> None:
     summary = "Train a model on a known dataset or on your own folder of words."
     parser = add_command(commands, "train", summary, "circlematch train --data my_words --width 8 --epochs 60", run)
     add_dataset(parser)
+    _add_model(parser)
+    _add_teaching(parser)
+    _add_runs(parser)
+    add_json(parser)
+
+
+def _add_model(parser: argparse.ArgumentParser) -> None:
+    """The network and the recipe."""
     parser.add_argument(
         "--width",
         type=int,
@@ -66,7 +74,7 @@ def add(commands: Commands) -> None:
         default=FRONT_END.window_s,
         metavar="SECONDS",
         help="The length of sound that a decision is based on, from 0.5 to 2 seconds in steps of 0.1. It should hold "
-        "the longest word. The model learns from so much of each recording, from its beginning on.",
+        "the longest word. In a folder of words, each word is cut out of its recording with so much sound.",
     )
     parser.add_argument(
         "--recipe",
@@ -81,6 +89,10 @@ def add(commands: Commands) -> None:
     for name, (kind, purpose) in OVERRIDES.items():
         flag = f"--{name.replace('_', '-')}"
         parser.add_argument(flag, type=kind, default=argparse.SUPPRESS, help=f"{purpose} (default: the recipe's)")
+
+
+def _add_teaching(parser: argparse.ArgumentParser) -> None:
+    """What it learns from beside the dataset."""
     parser.add_argument(
         "--teacher",
         nargs="+",
@@ -103,6 +115,10 @@ def add(commands: Commands) -> None:
         type=float,
         help="The share of the training clips that are windows of --negatives, at least 0 and below 1.",
     )
+
+
+def _add_runs(parser: argparse.ArgumentParser) -> None:
+    """Where and how it is trained."""
     parser.add_argument("--seed", type=int, default=0, help="The seed of weights, order, shifts, noise and dropout.")
     parser.add_argument(
         "--seeds",
@@ -122,7 +138,6 @@ def add(commands: Commands) -> None:
         default="auto",
         help="What computes the training step: the C engine (native), PyTorch, or (auto) the C engine if it can.",
     )
-    add_json(parser)
 
 
 def run(options: argparse.Namespace) -> int:

@@ -10,11 +10,11 @@ from statistics import median
 
 import numpy as np
 
+from circlematch.config import WINDOWS_MS
 from circlematch.data.alike import another_word
 from circlematch.data.dataset import SILENCE, UNKNOWN
 from circlematch.data.formats import conversion_of
 from circlematch.data.takes import LONGEST_TAKE_S, Heard, Word
-from circlematch.data.window import LONGEST_WINDOW_MS
 
 __all__ = ["REASONS", "LeftOut", "Take", "judge"]
 
@@ -163,7 +163,7 @@ def _word_fault(word: Word, label: str) -> tuple[str, str] | None:
         return TOO_QUIET, f"the word is at {word.level_dbfs:.0f} dBFS"
     if word.clipped > CLIPPED_SHARE:
         return CLIPPED, f"{word.clipped:.0%} of the word is cut off at the top; turn the microphone down"
-    if word.length_ms > LONGEST_WINDOW_MS and label != UNKNOWN:
+    if word.length_ms > WINDOWS_MS[-1] and label != UNKNOWN:
         return TOO_LONG, f"{word.length_ms / 1000:.1f} s of sound without a pause; a word lasts at most 2 s"
     return None
 

@@ -7,13 +7,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from circlematch.config import FRONT_END
+from circlematch.config import FRONT_END, WINDOWS_MS
 from circlematch.data.dataset import TO_THE_END
 
-__all__ = ["LONGEST_WINDOW_MS", "WINDOW_MS", "Cut", "cuts", "fitting_window_ms", "longer_than"]
+__all__ = ["WINDOW_MS", "Cut", "cuts", "fitting_window_ms", "longer_than"]
 
-SHORTEST_WINDOW_MS, LONGEST_WINDOW_MS, STEP_MS = 500, 2000, 100
-WINDOW_MS = FRONT_END.clip_samples * 1000 // FRONT_END.sample_rate_hz  # of today's networks
+WINDOW_MS = FRONT_END.clip_ms  # unless another is asked for
 PERCENTILE = 95
 MARGIN_MS = 100  # on both sides of the word
 SLACK_MS = 100  # a recording this much longer than the window counts as one that fits
@@ -35,8 +34,8 @@ def fitting_window_ms(lengths_ms: Sequence[float]) -> int:
     if not len(lengths_ms):
         return WINDOW_MS
     needed = float(np.percentile(lengths_ms, PERCENTILE)) + 2 * MARGIN_MS
-    steps = int(np.ceil(round(needed / STEP_MS, 6)))
-    return min(max(steps * STEP_MS, SHORTEST_WINDOW_MS), LONGEST_WINDOW_MS)
+    steps = int(np.ceil(round(needed / WINDOWS_MS.step, 6)))
+    return min(max(steps * WINDOWS_MS.step, WINDOWS_MS[0]), WINDOWS_MS[-1])
 
 
 def longer_than(window_ms: int, lengths_ms: Sequence[float]) -> int:
